@@ -5,7 +5,7 @@ mod rebuild;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use vmcp_core::{ByteBudget, Caller, Clock, RequestContext};
 
 use self::rebuild::Rebuilds;
@@ -24,6 +24,8 @@ pub(crate) struct CatalogStore {
     /// Context of the backends' tasks.
     context: BackendContext,
     rebuilds: Rebuilds,
+    /// Notified when the shared catalogs or the configuration change.
+    changed: Notify,
     caller_catalogs: Arc<CallerCatalogCache>,
     /// Byte budget of the process, if it has one.
     budget: Option<ByteBudget>,
@@ -51,6 +53,7 @@ impl CatalogStore {
             snapshot: ArcSwap::from_pointee(Snapshot::new(settings, None, budget.as_ref(), &clock)),
             context,
             rebuilds: Rebuilds::default(),
+            changed: Notify::new(),
             caller_catalogs: Arc::new(CallerCatalogCache::new()),
             budget,
             clock,
@@ -65,6 +68,11 @@ impl CatalogStore {
     /// Returns the context of the backends' tasks.
     pub(crate) fn context(&self) -> &BackendContext {
         &self.context
+    }
+
+    /// Waits until the shared catalogs or the configuration have changed since the last call.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Returns the client information of the gateway.
@@ -127,6 +135,7 @@ impl CatalogStore {
             changes = ByGeneration::both(Kind::ALL.to_vec());
         }
         self.snapshot.store(Arc::clone(&snapshot));
+        self.changed.notify_one();
         self.context.set_client_info(&snapshot.name, &snapshot.version);
         drop(guard);
         let is_kept = |backend: &&Arc<BackendHandle>| {

@@ -65,7 +65,7 @@ struct GatewayInner {
     catalogs: Arc<CatalogStore>,
     notifier: ClientNotifier,
     backend_tasks: BackendTasks,
-    sweeper: AbortHandle,
+    tasks: [AbortHandle; 2],
 }
 
 /// Builds the parts of the service that process requests.
@@ -168,8 +168,17 @@ impl Gateway {
                 sweep(&sweeping);
             }
         });
-        let (backend_tasks, sweeper) = (BackendTasks::default(), sweeper.abort_handle());
-        let running = GatewayInner { dispatcher, catalogs, notifier, backend_tasks, sweeper };
+        let preparing = Arc::clone(&dispatcher);
+        let preparer = tokio::spawn(async move {
+            let catalogs = &preparing.context.catalogs;
+            loop {
+                catalogs.changed().await;
+                preparing.tool_sets.prepare(&catalogs.snapshot()).await;
+            }
+        });
+        let tasks = [sweeper.abort_handle(), preparer.abort_handle()];
+        let backend_tasks = BackendTasks::default();
+        let running = GatewayInner { dispatcher, catalogs, notifier, backend_tasks, tasks };
         running.observe_backends();
         Self(Arc::new(running))
     }
@@ -331,7 +340,7 @@ impl GatewayInner {
 
 impl Drop for GatewayInner {
     fn drop(&mut self) {
-        self.sweeper.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
         drop(self.shut_down());
     }
 }

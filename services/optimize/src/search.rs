@@ -7,7 +7,7 @@ use crate::fusion::{ARM_DEPTH, ToolMatch, fuse};
 use crate::hit::{Hit, best, boost_servers};
 use crate::keyword;
 use crate::query::Query;
-use crate::tool_set::View;
+use crate::tool_set::{ToolSet, View};
 use crate::vector::{SetVectors, Vector};
 
 /// Maximum number of tools of a response.
@@ -59,6 +59,20 @@ impl ToolSearch {
     #[must_use]
     pub fn new(options: SearchOptions) -> Self {
         Self { options, embedder: None }
+    }
+
+    /// Starts to embed the tools of a set in the background, so that its first search need not wait. Does nothing without an
+    /// embedder. Requires a tokio runtime.
+    pub fn prepare(&self, set: &ToolSet) {
+        if let Some(embedder) = &self.embedder {
+            embedder.prepare(set);
+        }
+    }
+
+    /// Returns `true` if it searches by meaning.
+    #[must_use]
+    pub fn has_embedder(&self) -> bool {
+        self.embedder.is_some()
     }
 
     /// Searches by meaning, too. With a ratio of 0, the embedder is not used.

@@ -69,6 +69,7 @@ impl CatalogStore {
         let changes = catalogs.changes(&old);
         warn_of_conflicts(catalogs.conflicts(), old.conflicts());
         snapshot.store(catalogs);
+        self.changed.notify_one();
         // Set last: requests that are covered do not build another catalog.
         *stored = satisfied;
         notify(&changes);

@@ -11,7 +11,7 @@ use vmcp_wire::{find, parse_json_string};
 use crate::cache::dedup_lru_cache::DedupLruCache;
 use crate::cache::list_views::Views;
 use crate::catalog::{Kind, WeakCatalogId};
-use crate::snapshot::BackendCatalog;
+use crate::snapshot::{BackendCatalog, Snapshot};
 use crate::tool_search::search_counters::SearchCounters;
 
 /// Maximum number of indexed catalogs.
@@ -128,6 +128,22 @@ impl ToolSets {
         let bytes = tools.iter().map(|tool| tool.json.len()).sum();
         lock(&self.sets).insert(serial.clone(), serial.clone(), Arc::new(set.clone()), bytes);
         Some(set)
+    }
+
+    /// Indexes the tools of the shared catalogs, and starts to embed them, so that the first search need not wait. Tools of
+    /// per-caller backends wait for their callers.
+    pub(crate) async fn prepare(self: &Arc<Self>, snapshot: &Snapshot) {
+        let Some(search) = snapshot.search.as_ref().filter(|search| search.has_embedder()) else {
+            return;
+        };
+        for generation in [Generation::Stateful, Generation::Stateless] {
+            let (this, catalog) = (Arc::clone(self), snapshot.catalog(generation));
+            let make = move || this.set(&catalog.serial.refer(), &catalog);
+            let set = spawn_blocking(make).await.ok().flatten();
+            if let Some(set) = set.filter(|set| !set.is_empty()) {
+                search.prepare(&set);
+            }
+        }
     }
 
     /// Removes the sets and views of catalogs that no longer exist.

@@ -53,6 +53,26 @@ fn lines(gateway: &Gateway, event: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tools_are_embedded_before_first_search() {
+    let (a, service, gateway) = with_service().await;
+    let vectors =
+        async || status(&gateway).await["optimizer"]["embedding_service"]["tool_vectors"].clone();
+    until("the tools are embedded", async || vectors().await == TOOLS.len()).await;
+    let content = find(&mut callers(&gateway).await[0], "umbrella").await;
+    assert_eq!(content["search"]["mode"], "hybrid", "{content}");
+    let before = service.server().embedded().len();
+    let new =
+        json!({"name": "new", "description": "Something else", "inputSchema": {"type": "object"}});
+    a.set_items("tools", vec![new.to_string()]);
+    a.notify("notifications/tools/list_changed", &json!(null));
+    until("the new tool is embedded", async || {
+        service.server().embedded().iter().any(|text| text.contains("Something else"))
+    })
+    .await;
+    assert_eq!(service.server().embedded().len(), before + 1, "others are not embedded again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn searches_by_keywords_while_service_is_away() {
     let (_a, mut service, gateway) = with_service().await;
     let callers = &mut callers(&gateway).await;

@@ -115,6 +115,8 @@ async fn searches(gateway: &Gateway, authority: &Authority, user: &str) -> Vec<b
     bodies
 }
 
+/// Compares the responses to callers. `/metrics` and `/status` count the tools and searches of all callers: they are for
+/// operators, and no response to a caller repeats their numbers.
 #[tokio::test(flavor = "multi_thread")]
 async fn results_equal_those_without_hidden_tools() {
     let (authority, a, b) = (Authority::start().unwrap(), orchid(), tundra());
