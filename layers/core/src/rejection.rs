@@ -271,16 +271,13 @@ impl Rejection {
     /// Rejects a caller whose token expired or was revoked during the request (RFC 6750 section 3.1, `invalid_token`).
     #[must_use]
     pub fn token_expired() -> Self {
-        let message =
-            "the token expired or was revoked during the request: send it with a new token";
-        Self::unauthenticated(message)
+        Self::unauthenticated("the token expired or was revoked during the request: use a new one")
     }
 
     fn unauthenticated(message: &'static str) -> Self {
         let rejection = Self::new(StatusCode::UNAUTHORIZED, code::INVALID_REQUEST, message);
-        let mut rejection = rejection.with_layer("authentication");
-        rejection.challenge = Some(Box::new(Challenge::InvalidToken));
-        rejection
+        let challenge = Some(Box::new(Challenge::InvalidToken));
+        Self { layer: "authentication", challenge, ..rejection }
     }
 
     /// Rejects the use of an item that the caller may know of.

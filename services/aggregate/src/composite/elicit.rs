@@ -42,7 +42,7 @@ impl Elicit for SessionElicit {
             let caller = self.session.caller();
             let response = tokio::select! {
                 response = request.response() => response,
-                // The expiry of the token is no end: the client sends the answer with a new one.
+                // An expired token does not end it: the client sends the answer with a new one.
                 () = wait_for_revocation(caller.identity()) => return Err(ElicitError::Revoked),
             };
             let Some(response) = response else { return Ok(Answer::TimedOut) };
