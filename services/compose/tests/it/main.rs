@@ -21,6 +21,7 @@ mod parameters;
 mod questions;
 mod random_graphs;
 mod random_templates;
+mod readme;
 mod recovery;
 mod retries;
 mod sizes;

@@ -102,6 +102,9 @@ async fn skip_remaining_lets_running_steps_finish() {
     ]));
     output(world.run(&workflow, json!({})).await);
     assert_eq!((world.tools.steps(), world.tools.completed()), (vec!["slow".to_owned()], 1));
+    let events = world.events();
+    let position = |event: &str| events.iter().position(|it| it.starts_with(event));
+    assert!(position("after skipped") < position("slow completed"), "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -130,3 +130,14 @@ async fn outputs_that_run_reads_are_kept() {
     let bytes = world.store.counts().await.unwrap().bytes;
     assert!(bytes < 10_000, "the outputs of a run that ended are not kept: {bytes}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn output_of_last_step_outlives_slower_ones() {
+    let steps = json!([
+        {"id": "slow", "tool": "w.sleep", "arguments": {"ms": 100}},
+        echo("last", json!({"x": "last"})),
+        {"id": "skipped", "tool": "w.echo", "dependsOn": ["slow"], "condition": "false"},
+    ]);
+    let out = output(TestEnv::new().run(&workflow(steps), json!({})).await);
+    assert_eq!(out, json!({"x": "last"}));
+}
