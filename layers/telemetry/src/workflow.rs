@@ -1,6 +1,5 @@
 //! Telemetry of a workflow's run: a span below that of the request, one below it for each step, and measurements.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use opentelemetry::KeyValue;
@@ -17,6 +16,7 @@ use crate::trace_link::{SpanPosition, child_context, recorder_of};
 /// Observer of one run of a workflow within a request.
 ///
 /// A run that several requests continue has a span in each of them, with the same `vmcp.workflow.id`.
+#[derive(Debug)]
 pub struct RunObserver {
     request: RequestContext,
     workflow: Box<str>,
@@ -24,6 +24,7 @@ pub struct RunObserver {
 }
 
 /// Observer of one step of a run.
+#[derive(Debug)]
 pub struct StepObserver {
     request: RequestContext,
     step: Box<str>,
@@ -32,6 +33,7 @@ pub struct StepObserver {
 }
 
 /// Span that has not ended.
+#[derive(Debug)]
 struct OpenSpan {
     /// `None` without tracing.
     position: Option<SpanPosition>,
@@ -39,8 +41,6 @@ struct OpenSpan {
     context: RequestContext,
     start: Instant,
 }
-
-// === impl RunObserver ===
 
 impl RunObserver {
     /// Observes a run that the request starts or continues. `None` for a request that no telemetry layer observes.
@@ -99,8 +99,6 @@ impl RunObserver {
     }
 }
 
-// === impl StepObserver ===
-
 impl StepObserver {
     /// Returns the context that the requests of the step continue.
     #[must_use]
@@ -146,8 +144,6 @@ impl StepObserver {
     }
 }
 
-// === impl OpenSpan ===
-
 impl OpenSpan {
     /// Opens a span below that of `cause`.
     fn below(cause: &RequestContext) -> Self {
@@ -180,18 +176,6 @@ impl OpenSpan {
             attributes: attributes(),
             status,
         });
-    }
-}
-
-impl fmt::Debug for RunObserver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunObserver").field("workflow", &self.workflow).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for StepObserver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StepObserver").field("step", &self.step).finish_non_exhaustive()
     }
 }
 

@@ -69,8 +69,6 @@ struct Series {
     duration: BoundHistogram<f64>,
 }
 
-// === impl WorkflowMetrics ===
-
 impl WorkflowMetrics {
     /// Creates the instruments of `meter`.
     #[must_use]
@@ -153,8 +151,6 @@ impl WorkflowMetrics {
     }
 }
 
-// === impl RunOutcome ===
-
 impl RunOutcome {
     /// Returns the value of the label `vmcp.workflow.outcome`.
     #[must_use]
@@ -171,8 +167,6 @@ impl RunOutcome {
         }
     }
 }
-
-// === impl StepOutcome ===
 
 impl StepOutcome {
     /// Returns the value of the label `vmcp.workflow.outcome`.
