@@ -8,11 +8,10 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
-use serde_json::{Map, Value, json};
 use tower_service::Service;
 use vmcp_compose::{CallError, CallErrorKind, StepIdentity, ToolCall, ToolOutcome};
 use vmcp_core::{McpRequest, Rejection, code};
-use vmcp_wire::{Key, scan};
+use vmcp_wire::{Key, Member, RawStr, members, scan, write_json_string};
 
 use super::CompositeCall;
 use super::latest_call::LatestCall;
@@ -173,25 +172,35 @@ impl fmt::Debug for StepCalls {
 /// Builds the message of a step. Its id is unique in the session, since it names run and attempt.
 fn message(call: &Call, name: &str, tool: &ToolCall) -> Result<Bytes, serde_json::Error> {
     let ToolCall { tool: _, arguments, step } = tool;
-    let mut meta = if call.session.is_some() { Map::new() } else { client_meta(call)? };
-    meta.insert(STEP_KEY.to_owned(), step.idempotency_key().into());
-    let StepIdentity { attempt, .. } = step;
-    let message = json!({
-        "jsonrpc": "2.0",
-        "id": format!("{}#{attempt}", step.idempotency_key()),
-        "method": "tools/call",
-        "params": { "name": name, "arguments": arguments, "_meta": meta },
-    });
-    Ok(message.to_string().into())
+    let (key, StepIdentity { attempt, .. }) = (step.idempotency_key(), step);
+    let mut message = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    write_json_string(&format!("{key}#{attempt}"), &mut message);
+    message.extend_from_slice(br#","method":"tools/call","params":{"name":"#);
+    write_json_string(name, &mut message);
+    message.extend_from_slice(br#","arguments":"#);
+    serde_json::to_writer(&mut message, arguments)?;
+    message.extend_from_slice(br#","_meta":{"#);
+    if call.session.is_none() {
+        write_client_meta(call, &mut message);
+    }
+    write_json_string(STEP_KEY, &mut message);
+    message.push(b':');
+    write_json_string(&key, &mut message);
+    message.extend_from_slice(b"}}}");
+    Ok(message.into())
 }
 
-/// Returns the `_meta` of a stateless client without its capabilities: a step cannot pass requests on to the client.
-fn client_meta(call: &Call) -> Result<Map<String, Value>, serde_json::Error> {
+/// Writes the members of a stateless client's `_meta`, each with a comma, without its capabilities: a step cannot pass requests
+/// on to the client.
+fn write_client_meta(call: &Call, message: &mut Vec<u8>) {
+    let is_own = |key: RawStr<'_>| key.is(STEP_KEY) || CLIENT_META.iter().any(|name| key.is(name));
     let meta = call.message.param(Key::Meta).unwrap_or(b"{}");
-    let mut meta: Map<String, Value> = serde_json::from_slice(meta)?;
-    for name in CLIENT_META {
-        meta.remove(name);
+    for Member { key, value, .. } in members(meta).filter(|member| !is_own(member.key)) {
+        message.extend_from_slice(key.raw());
+        message.push(b':');
+        message.extend_from_slice(value);
+        message.push(b',');
     }
-    meta.insert(CLIENT_META[1].to_owned(), json!({}));
-    Ok(meta)
+    write_json_string(CLIENT_META[1], message);
+    message.extend_from_slice(b":{},");
 }

@@ -31,3 +31,27 @@ async fn conflict_names_setting_of_composite_tool() {
         "the backend's tool has it: give the composite tool another name in compositeTools[].name"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn step_carries_metadata_of_stateless_client() {
+    let mut scene = scene(Generation::Stateless, Wire::Stateless, &one_step("one")).await;
+    let client = scene.client.clone();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        "example/tenant": "t1",
+        "vmcp.dev/stepKey": "forged",
+    });
+    let params = json!({"name": "one", "arguments": {}, "_meta": meta});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let called = tokio::spawn(async move { client.post(&message).await });
+    let call = scene.received().await.pop().unwrap();
+    let sent = scene.backend.messages("tools/call").pop().unwrap();
+    let meta = sent["params"]["_meta"].as_object().unwrap();
+    assert_eq!(meta["example/tenant"], "t1", "{sent}");
+    assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({}), "{sent}");
+    let key = meta["vmcp.dev/stepKey"].as_str().unwrap();
+    assert!(key.ends_with("/s"), "{key}");
+    assert!(call.answer(&done()));
+    assert_eq!(called.await.unwrap().status(), 200);
+}
