@@ -31,7 +31,7 @@ pub(crate) use self::{
     apps::SCHEME as UI_SCHEME,
     catalog_id::{CatalogId, WeakCatalogId},
     combine::combine,
-    composites::{COMPOSITE_TOOLS, Composite, Composites},
+    composites::{COMPOSITE_TOOLS, Composite, Composites, split_workload},
     definition::literal as define_literal,
     item::{Item, Items, Kind, Offer},
     list::{List, Page, Selection},

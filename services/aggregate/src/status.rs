@@ -240,6 +240,8 @@ pub enum HiddenReason {
     Rule(HideRule),
     /// Its name was assigned to another item or to none; the text is that of [`Conflict::resolution`].
     NameTaken(String),
+    /// Another item has the name of these tools of a composite tool's steps.
+    ToolNamesTaken(Vec<String>),
     /// No backend has these tools of a composite tool's steps for these clients. Empty if only other clients have them.
     MissingTools(Vec<String>),
 }

@@ -72,6 +72,11 @@ pub(crate) fn hidden_reason(entry: &Entry) -> Option<String> {
             )
         }
         HiddenReason::NameTaken(resolution) => format!("name conflict: {resolution}"),
+        HiddenReason::ToolNamesTaken(tools) => format!(
+            "other tools have the names of those of its steps: {}: rename them with overrides in \
+             aggregation.tools",
+            tools.join(", ")
+        ),
         HiddenReason::MissingTools(tools) if tools.is_empty() => {
             "only clients of the other generation have the tools of its steps".to_owned()
         }

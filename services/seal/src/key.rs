@@ -1,6 +1,8 @@
 //! Keys of the ring, as files hold them.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::SystemTime;
@@ -68,11 +70,11 @@ impl SealKey {
     pub fn read(path: &Path) -> Result<Self, SealKeyError> {
         let name = || path.display().to_string();
         let unreadable = |source| SealKeyError::Unreadable { path: name(), source };
-        let metadata = path.metadata().map_err(unreadable)?;
-        if metadata.len() > MAX_FILE_SIZE {
-            return Err(SealKeyError::NoKey { path: name() });
-        }
-        let text = Zeroizing::new(std::fs::read(path).map_err(unreadable)?);
+        let file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        let mut text = Zeroizing::new(Vec::new());
+        // Limited: a device has no size and may have no end.
+        file.take(MAX_FILE_SIZE).read_to_end(&mut text).map_err(unreadable)?;
         let bytes = parse(text.trim_ascii()).ok_or_else(|| SealKeyError::NoKey { path: name() })?;
         let made_at = metadata.modified().map_err(unreadable)?;
         let is_exposed = metadata.permissions().mode() & 0o004 != 0;
@@ -146,6 +148,7 @@ mod tests {
         }
         assert_eq!(format!("{:?}", read(&text)), "Ok(SealKey)");
         fs::remove_file(&file).unwrap();
+        assert!(SealKey::read(Path::new("/dev/zero")).is_err());
         let missing = SealKey::read(&file).unwrap_err();
         assert!(missing.to_string().starts_with("cannot read /"), "{missing}");
     }

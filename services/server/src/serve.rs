@@ -146,7 +146,7 @@ pub enum ServeError {
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
     /// The keys of `--seal-key` cannot be used.
-    #[error(transparent)]
+    #[error("--seal-key: {0}")]
     SealKeys(#[from] SealKeysError),
     /// The audit file cannot be written (`audit.logFile`).
     #[error("audit.logFile: {0}")]

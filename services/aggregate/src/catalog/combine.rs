@@ -6,12 +6,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use vmcp_compose::Workflow;
 use vmcp_core::Generation;
 
 use super::annotations::LazyAnnotations;
 use super::apps::ToolInterfaces;
-use super::composites::{Composite, RoutedTool, composites};
+use super::composites::{Composite, RoutedTool, Workflows, composites};
 use super::conflict_resolution::{AssignedName, Candidate, ConflictResolver, Prefixes};
 use super::definition::define;
 use super::rules::{CatalogInput, Conflict, by_generation, singular};
@@ -37,8 +36,10 @@ pub(crate) fn combine<L: Clone>(
     let prefixes = Prefixes::new(rules, backends);
     let (found, none) =
         (ToolInterfaces::of(parts, rules, &mut conflicts), ToolInterfaces::default());
-    let tools = named(parts, &prefixes, (Kind::Tools, &found, &rules.workflows), &mut conflicts);
-    let prompts = named(parts, &prefixes, (Kind::Prompts, &none, &[]), &mut conflicts);
+    let workflows = Workflows { all: &rules.workflows, backends };
+    let tools = named(parts, &prefixes, (Kind::Tools, &found, workflows), &mut conflicts);
+    let prompts =
+        named(parts, &prefixes, (Kind::Prompts, &none, Workflows::default()), &mut conflicts);
     let resources = located(parts, (Kind::Resources, &found), &mut conflicts, resources);
     let templates = located(parts, (Kind::Templates, &none), &mut conflicts, templates);
     let interfaces = Arc::new(found.routes(parts));
@@ -86,7 +87,7 @@ struct NamedItems<L> {
 fn named<L: Clone>(
     parts: &[CatalogInput<'_, L>],
     prefixes: &Prefixes<'_>,
-    (kind, interfaces, workflows): (Kind, &ToolInterfaces, &[Workflow]),
+    (kind, interfaces, workflows): (Kind, &ToolInterfaces, Workflows<'_>),
     conflicts: &mut Vec<Conflict>,
 ) -> ByGeneration<NamedItems<L>> {
     let mut resolver = ConflictResolver::new(parts, prefixes, kind, conflicts);
@@ -109,7 +110,7 @@ fn named_in<L: Clone>(
     resolver: &ConflictResolver<'_, L>,
     assigned: &[(AssignedName, bool)],
     (kind, generation, interfaces): (Kind, Generation, &ToolInterfaces),
-    workflows: &[Workflow],
+    workflows: Workflows<'_>,
     conflicts: &mut Vec<Conflict>,
 ) -> NamedItems<L> {
     let none: Arc<[ParamHeader]> = Arc::default();
@@ -139,7 +140,7 @@ fn named_in<L: Clone>(
             interfaces.enter_original(&mut originals, (candidate.part, item), name);
             listed.push((name, Listed::Item(item, candidate)));
         }
-        if !workflows.is_empty() {
+        if !workflows.all.is_empty() {
             let (part, change) = (candidate.part, candidate.change);
             tools.push(RoutedTool { name, part, item, change, shown: *visible });
         }

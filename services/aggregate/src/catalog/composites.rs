@@ -38,6 +38,13 @@ pub(crate) struct StepTool {
 /// Composite tools by name.
 pub(crate) type Composites = HashMap<Box<str>, Composite>;
 
+/// Composite tools of the configuration, with the names of all its backends.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Workflows<'a> {
+    pub(super) all: &'a [Workflow],
+    pub(super) backends: &'a [&'a str],
+}
+
 /// Tool with a route, for the steps of composite tools.
 pub(super) struct RoutedTool<'a> {
     pub(super) name: &'a str,
@@ -49,14 +56,14 @@ pub(super) struct RoutedTool<'a> {
 
 /// Returns the composite tools whose steps all have a tool and whose name no visible tool has.
 pub(super) fn composites<L>(
-    workflows: &[Workflow],
+    workflows: Workflows<'_>,
     parts: &[CatalogInput<'_, L>],
     tools: &[RoutedTool<'_>],
     conflicts: &mut Vec<Conflict>,
 ) -> Composites {
     let index = Index::new(parts, tools);
     let mut found = Composites::new();
-    for workflow in workflows {
+    for workflow in workflows.all {
         let owner = index.named.get(workflow.name()).filter(|tool| tool.shown);
         if let Some(owner) = owner {
             let conflict = Conflict {
@@ -73,7 +80,8 @@ pub(super) fn composites<L>(
             }
             continue;
         }
-        let of_step = |tool: &str| Some((tool.into(), StepTool::new(index.find(tool)?)));
+        let of_step =
+            |tool: &str| Some((tool.into(), StepTool::new(index.find(tool, workflows.backends)?)));
         let Some(tools) = workflow.tools().map(of_step).collect::<Option<HashMap<_, _>>>() else {
             continue;
         };
@@ -108,14 +116,25 @@ impl<'t, 'a> Index<'t, 'a> {
         Self { named, owned }
     }
 
-    /// Finds the tool of a step: `workload.tool_name`, otherwise an advertised name.
-    fn find(&self, tool: &str) -> Option<&'t RoutedTool<'a>> {
-        // Names of backends and of tools may contain dots.
-        let dots = tool.match_indices('.').map(|(dot, _)| (&tool[..dot], &tool[dot + 1..]));
-        let mut owned =
-            dots.filter_map(|(backend, name)| self.owned.get(backend)?.get(name).copied());
-        owned.next().or_else(|| self.named.get(tool).copied())
+    /// Finds the tool of a step: `workload.tool_name` of a configured backend, otherwise an advertised name.
+    fn find(&self, tool: &str, backends: &[&str]) -> Option<&'t RoutedTool<'a>> {
+        match split_workload(tool, backends.iter().copied()) {
+            Some((backend, name)) => self.owned.get(backend)?.get(name).copied(),
+            None => self.named.get(tool).copied(),
+        }
     }
+}
+
+/// Splits `workload.tool_name`. `None` for an advertised name.
+///
+/// Only the configuration decides, never what backends list: a step must not reach another backend while its own lacks the tool.
+/// Names of backends and of tools may contain dots: the longest name of a backend that fits is the workload.
+pub(crate) fn split_workload<'a, 't>(
+    tool: &'t str,
+    backends: impl Iterator<Item = &'a str>,
+) -> Option<(&'a str, &'t str)> {
+    let split = |backend: &'a str| Some((backend, tool.strip_prefix(backend)?.strip_prefix('.')?));
+    backends.filter_map(split).max_by_key(|(backend, _)| backend.len())
 }
 
 impl Composite {
@@ -177,5 +196,21 @@ impl StepTool {
                 annotations: self.annotations,
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longest_backend_name_is_workload_of_step() {
+        let split = |tool| split_workload(tool, ["a", "a.b", "c"].into_iter());
+        assert_eq!(split("a.echo"), Some(("a", "echo")));
+        assert_eq!(split("a.b.echo"), Some(("a.b", "echo")));
+        assert_eq!(split("a.bc.echo"), Some(("a", "bc.echo")));
+        for advertised in ["a_echo", "b.echo", "echo", "a"] {
+            assert_eq!(split(advertised), None, "{advertised}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use vmcp_compose::{Finding, ToolInfo, Workflow};
 use vmcp_core::{Generation, ToolAnnotations};
 
 use super::{Entry, HiddenReason};
-use crate::catalog::{COMPOSITE_TOOLS, Conflict, Kind, singular};
+use crate::catalog::{COMPOSITE_TOOLS, Conflict, Kind, singular, split_workload};
 use crate::snapshot::{BackendCatalog, BackendCatalogs, Snapshot};
 
 /// Facts about a composite tool.
@@ -64,8 +64,11 @@ fn entry(
         let contends = |it: &&Conflict| it.contenders.iter().any(|one| one == COMPOSITE_TOOLS);
         let mut conflicts = catalog.conflicts.iter().filter(contends);
         let taken = conflicts.find(|it| it.name == name);
+        let lost = || workflow.tools().filter(|tool| has_lost_name(snapshot, items, tool));
+        let lost: Vec<_> = lost().map(ToOwned::to_owned).collect();
         match taken {
             Some(conflict) => HiddenReason::NameTaken(conflict.resolution.clone()),
+            None if !lost.is_empty() => HiddenReason::ToolNamesTaken(lost),
             None => HiddenReason::MissingTools(missing),
         }
     });
@@ -85,13 +88,34 @@ fn entry(
 
 /// Returns `true` if a step can call the tool: `workload.tool_name` or an advertised name.
 fn has_tool(snapshot: &Snapshot, items: &[Entry], tool: &str) -> bool {
-    let mut tools = items.iter().filter(|it| it.kind == singular(Kind::Tools));
-    tools.any(|it| {
-        let own = tool.strip_prefix(&*it.backend).and_then(|rest| rest.strip_prefix('.'));
-        it.name == tool || own.is_some_and(|own| own == it.original || own == it.wanted)
-    }) || snapshot.backends.iter().any(|backend| {
-        // A backend that offers each caller something else may have it.
-        let own = tool.strip_prefix(backend.name()).and_then(|rest| rest.strip_prefix('.'));
-        !backend.shared() && own.is_some()
-    })
+    let has_route = |it: &Entry| !matches!(it.hidden_reason, Some(HiddenReason::NameTaken(_)));
+    entries_of(snapshot, items, tool).any(has_route)
+        || snapshot.backends.iter().any(|backend| {
+            // A backend that offers each caller something else may have it.
+            !backend.shared() && workload(snapshot, tool).is_some_and(|it| it.0 == backend.name())
+        })
+}
+
+/// Returns `true` if the tool of a step exists, but another one has its name.
+fn has_lost_name(snapshot: &Snapshot, items: &[Entry], tool: &str) -> bool {
+    !has_tool(snapshot, items, tool) && entries_of(snapshot, items, tool).next().is_some()
+}
+
+fn workload<'a, 't>(snapshot: &'a Snapshot, tool: &'t str) -> Option<(&'a str, &'t str)> {
+    split_workload(tool, snapshot.backends.iter().map(|backend| backend.name()))
+}
+
+fn entries_of<'a>(
+    snapshot: &Snapshot,
+    items: &'a [Entry],
+    tool: &str,
+) -> impl Iterator<Item = &'a Entry> {
+    let workload = workload(snapshot, tool);
+    let is_meant = move |it: &&Entry| match workload {
+        Some((backend, name)) => {
+            it.backend == backend && (name == it.original || name == it.wanted)
+        }
+        None => it.name == tool,
+    };
+    items.iter().filter(|it| it.kind == singular(Kind::Tools)).filter(is_meant)
 }

@@ -415,7 +415,7 @@ pub(crate) async fn with_limits(backends: Vec<BackendSettings>, limits: Limits) 
     begin(settings(backends, PartialFailure::BestEffort, None), limits).await
 }
 
-async fn begin(settings: Settings, limits: Limits) -> Gateway {
+pub(crate) async fn begin(settings: Settings, limits: Limits) -> Gateway {
     let ring = KeyRing::ephemeral(limits.clock.clone()).unwrap();
     begin_replica(settings, limits, ring).await
 }

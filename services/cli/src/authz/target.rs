@@ -173,7 +173,11 @@ pub(crate) fn unknown_offers(
 fn hidden_message(what: &str, entry: &Entry) -> String {
     let why = hidden_reason(entry).unwrap_or_default();
     let hidden_reason = match entry.hidden_reason {
-        Some(HiddenReason::NameTaken(_) | HiddenReason::MissingTools(_)) => "",
+        Some(
+            HiddenReason::NameTaken(_)
+            | HiddenReason::ToolNamesTaken(_)
+            | HiddenReason::MissingTools(_),
+        ) => "",
         Some(HiddenReason::Rule(_)) | None => "the configuration hides it: ",
     };
     format!(

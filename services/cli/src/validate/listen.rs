@@ -66,7 +66,11 @@ impl ListenArgs {
         let keys = SealKeyFiles::new(self.seal_key.clone());
         if let Err(error) = check_seal_keys(&keys) {
             let found = error.to_string();
-            check.errors.push(ConfigError::new("--seal-key", found, "random keys, each once"));
+            check.errors.push(ConfigError::new(
+                "--seal-key",
+                found,
+                "up to 8 files of random keys",
+            ));
         }
         check
     }

@@ -16,11 +16,19 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum SealKeysError {
     /// A file has no key.
-    #[error("--seal-key: {0}")]
+    #[error(transparent)]
     File(#[from] SealKeyError),
     /// The keys form no ring.
-    #[error("--seal-key: {0}")]
+    #[error(transparent)]
     Ring(#[from] KeyRingError),
+    /// Two files have the same key.
+    #[error("{one} and {other} hold the same key")]
+    EqualFiles {
+        /// The newer file.
+        one: String,
+        /// The older file.
+        other: String,
+    },
     /// The system failed to provide random numbers.
     #[error(transparent)]
     Random(#[from] RandomError),
@@ -47,7 +55,22 @@ pub(super) fn key_ring(
     }
     let keys = files.read()?;
     warn_of_exposed(&keys);
-    Ok(KeyRing::new(server, &keys, clock)?)
+    KeyRing::new(server, &keys, clock).map_err(|error| SealKeysError::of_ring(error, files))
+}
+
+impl SealKeysError {
+    /// Names the files with equal keys.
+    fn of_ring(error: KeyRingError, files: &SealKeyFiles) -> Self {
+        let paths = files.paths().unwrap_or_default();
+        let path = |number: usize| Some(paths.get(number.checked_sub(1)?)?.display().to_string());
+        match error {
+            KeyRingError::EqualKeys(one, other) => match (path(one), path(other)) {
+                (Some(one), Some(other)) => Self::EqualFiles { one, other },
+                _ => Self::Ring(error),
+            },
+            error => Self::Ring(error),
+        }
+    }
 }
 
 /// Checks the files as a start of the server does.
@@ -86,7 +109,7 @@ fn stamps(files: &SealKeyFiles) -> Vec<(PathBuf, Option<FileStamp>)> {
 fn replace(ring: &KeyRing, files: &SealKeyFiles) {
     let replaced = files.read().map_err(SealKeysError::from).and_then(|keys| {
         warn_of_exposed(&keys);
-        ring.replace(&keys)?;
+        ring.replace(&keys).map_err(|error| SealKeysError::of_ring(error, files))?;
         Ok(keys.len())
     });
     match replaced {
@@ -132,7 +155,10 @@ mod tests {
         tokio::time::sleep(POLL_INTERVAL * 2).await;
         assert!(opens(), "an unusable file changes nothing");
         let error = check_seal_keys(&files).unwrap_err().to_string();
-        assert!(error.starts_with("--seal-key: /") && error.contains("64 hexadecimal"), "{error}");
+        assert!(error.starts_with('/') && error.contains("64 hexadecimal"), "{error}");
+        fs::write(root.join("3"), "01".repeat(32)).unwrap();
+        let error = check_seal_keys(&files).unwrap_err().to_string();
+        assert!(error.ends_with("/1 hold the same key") && error.contains("/3 and "), "{error}");
         fs::remove_dir_all(&root).unwrap();
     }
 }
