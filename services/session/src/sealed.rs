@@ -33,7 +33,7 @@ pub struct SessionSeal {
     clock: Clock,
 }
 
-/// What a replica needs to continue a session that another one opened.
+/// State that a replica needs to continue a session of another replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionClaims {
     /// Protocol revision, one of [`STATEFUL`].
