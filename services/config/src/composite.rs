@@ -1,5 +1,7 @@
 //! Composite tools (`compositeTools`).
 
+mod inner_step;
+mod on_error;
 mod output;
 mod placeholder;
 mod rules;
@@ -9,8 +11,10 @@ mod step_tools;
 use serde_json::{Map, Value};
 
 pub use self::{
+    inner_step::InnerStep,
+    on_error::OnError,
     output::{Output, OutputType, Property},
-    step::{ElicitationAction, ElicitationHandler, InnerStep, OnError, Step, StepKind},
+    step::{ElicitationAction, ElicitationHandler, Step, StepKind},
 };
 use crate::{
     config_value::{Constraint, Rule, section},

@@ -2,8 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::step::{InnerStep, InnerType, OnError};
-
 /// Returns the value. In lossy mode a placeholder replaces a missing one, so that the rest of the step can be checked.
 pub(super) fn or_placeholder<T>(
     value: Option<T>,
@@ -19,14 +17,4 @@ pub(super) fn placeholder_text() -> String {
 
 pub(super) fn placeholder_schema() -> Map<String, Value> {
     Map::from_iter([("type".to_owned(), "object".into())])
-}
-
-pub(super) fn placeholder_step() -> InnerStep {
-    InnerStep {
-        id: None,
-        r#type: InnerType::Tool,
-        tool: placeholder_text(),
-        arguments: Map::new(),
-        on_error: OnError::Abort,
-    }
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::placeholder::{or_placeholder, placeholder_schema, placeholder_step, placeholder_text};
+use super::inner_step::InnerStep;
+use super::on_error::OnError;
+use super::placeholder::{or_placeholder, placeholder_schema, placeholder_text};
 use crate::{
     config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
@@ -66,47 +68,6 @@ pub enum StepKind {
     },
 }
 
-/// Handling of a step's failure.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum OnError {
-    /// The tool fails.
-    #[default]
-    Abort,
-    /// The tool continues with `default_results`.
-    Continue,
-    /// The step is retried.
-    Retry {
-        /// Number of retries.
-        count: u32,
-        /// Delay before a retry. `None` leaves the delay to the engine.
-        delay: Option<Duration>,
-    },
-}
-
-section! {
-    /// Step that runs for each item: a call of a tool.
-    pub struct InnerStep {
-        /// Name of the step in messages.
-        pub id: Option<String>;
-        /// Type of the step; only calls of tools are supported.
-        pub r#type: InnerType = InnerType::Tool;
-        /// The tool, as workload.tool_name.
-        pub tool: String, [Constraint::NotEmpty];
-        /// Arguments; first-level text is a template.
-        pub arguments: Map<String, Value> = Map::new();
-        /// Handling of a failed call.
-        pub on_error: OnError = OnError::Abort;
-    }
-}
-
-keyword_enum! {
-    /// Action of an inner step.
-    pub enum InnerType {
-        /// Calls a tool.
-        Tool = "tool",
-    }
-}
-
 keyword_enum! {
     /// Handling of an elicitation that the user declines or cancels.
     pub enum ElicitationAction {
@@ -136,18 +97,6 @@ keyword_enum! {
         Elicitation = "elicitation",
         /// Calls a tool for each item of a list.
         ForEach = "forEach",
-    }
-}
-
-keyword_enum! {
-    /// Handling of a step's failure.
-    enum OnErrorTag {
-        /// The tool fails.
-        Abort = "abort",
-        /// The tool continues.
-        Continue = "continue",
-        /// The step is retried.
-        Retry = "retry",
     }
 }
 
@@ -217,29 +166,7 @@ section! {
     }]
 }
 
-section! {
-    /// Handling of a step's failure.
-    struct RawOnError {
-        /// abort fails the tool, continue uses defaultResults, retry repeats the step.
-        action: OnErrorTag = OnErrorTag::Abort;
-        /// Number of retries, 1 to 10. Only with `action: retry`.
-        retry_count: Option<u32>, [Constraint::Range(1, 10)];
-        /// Delay before a retry. Only with `action: retry`.
-        retry_delay: Option<Duration>;
-    }
-    rules [Rule::Variants {
-        tag: "action",
-        default: Some("abort"),
-        variants: &[
-            Variant { value: "abort", requires: &[], forbids: &["retryCount", "retryDelay"] },
-            Variant { value: "continue", requires: &[], forbids: &["retryCount", "retryDelay"] },
-            Variant { value: "retry", requires: &["retryCount"], forbids: &[] },
-        ],
-    }]
-}
-
 raw_conversion!(Step as RawStep);
-raw_conversion!(OnError as RawOnError);
 
 // === impl Step ===
 
@@ -282,7 +209,7 @@ impl Step {
                 item_var: read_item_var(item_var, node, cx)?,
                 max_iterations: max_iterations.unwrap_or(100),
                 max_parallel: max_parallel.unwrap_or(10),
-                step: or_placeholder(step, is_lossy, placeholder_step)?,
+                step: or_placeholder(step, is_lossy, InnerStep::placeholder)?,
             },
         };
         Some(Self { id, kind, condition, depends_on, timeout, default_results, on_error })
@@ -355,32 +282,4 @@ fn read_item_var(name: Option<String>, node: &Node, cx: &mut Context) -> Option<
 
 fn action(answer: Option<ElicitationHandler>) -> ElicitationAction {
     answer.map_or(ElicitationAction::Abort, |answer| answer.action)
-}
-
-// === impl OnError ===
-
-impl OnError {
-    #[allow(clippy::needless_pass_by_value)] // The signature is that of every raw conversion.
-    fn from_raw(raw: RawOnError, _: &Node, cx: &mut Context) -> Option<Self> {
-        let RawOnError { action, retry_count, retry_delay } = raw;
-        match action {
-            OnErrorTag::Abort => Some(Self::Abort),
-            OnErrorTag::Continue => Some(Self::Continue),
-            OnErrorTag::Retry => {
-                let count = or_placeholder(retry_count, cx.is_lossy(), || 1)?;
-                Some(Self::Retry { count, delay: retry_delay })
-            }
-        }
-    }
-
-    // The signature is that of every raw conversion.
-    #[allow(clippy::trivially_copy_pass_by_ref, clippy::wrong_self_convention)]
-    fn to_raw(&self) -> RawOnError {
-        let (action, retry_count, retry_delay) = match *self {
-            Self::Abort => (OnErrorTag::Abort, None, None),
-            Self::Continue => (OnErrorTag::Continue, None, None),
-            Self::Retry { count, delay } => (OnErrorTag::Retry, Some(count), delay),
-        };
-        RawOnError { action, retry_count, retry_delay }
-    }
 }
