@@ -121,7 +121,8 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
     /// Applies changes to a run, all or none, and extends the lease. The holder of an expired lease may still write unless
     /// another one was granted. [`Change::RoundOpened`] and [`Change::RunFinished`] give the lease back. Of a run that ends,
     /// the course remains for a while, and the output if the run asked for it ([`RunRecord::keeps_result`]) or had a round of
-    /// questions.
+    /// questions. Kept outputs beyond the limits in bytes are dropped ([`RunResult::NotKept`](crate::RunResult::NotKept)), the
+    /// oldest of the owner first, then those of the owner with the most bytes.
     ///
     /// # Errors
     /// [`StoreError::Superseded`] for an earlier epoch, [`StoreError::Finished`] after the end, [`StoreError::RoundConsumed`]

@@ -1,5 +1,7 @@
 //! Runs of a store in the process: the rules of leases, rounds and limits, without locks and clocks.
 
+mod kept_results;
+
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -196,6 +198,7 @@ impl Table {
         if let Some(number) = end_number {
             usage.ended.insert(number, lease.run.clone());
             self.ended.insert(number, lease.run.clone());
+            self.limit_results(&lease.run);
         }
         Ok(())
     }

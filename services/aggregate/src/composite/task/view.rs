@@ -14,6 +14,10 @@ use crate::composite::outcome::{FailedRun, completed, failed};
 /// Interval at which clients should request a task.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Message of a task whose result exceeds the limits of the store.
+const NOT_KEPT: &str = "the tool succeeded, but its result was not kept: kept results of its owner or of all owners reached \
+                        the limit of the workflow store";
+
 /// State of a task, the result of `tasks/get`.
 pub(super) struct TaskView {
     pub(super) status: TaskStatus,
@@ -139,8 +143,10 @@ fn base(
 fn end(result: &RunResult, more: &mut Map<String, Value>) -> TaskStatus {
     let failed = match result {
         RunResult::Completed(output) => FailedRun::Result(completed(output)),
-        // A task asks for its result to be kept.
-        RunResult::NotKept => FailedRun::Rejected(Rejection::internal()),
+        RunResult::NotKept => FailedRun::Rejected(
+            Rejection::new(http::StatusCode::OK, code::INTERNAL, NOT_KEPT)
+                .with_data(br#"{"retryable":false}"#.to_vec()),
+        ),
         RunResult::Failed(error) => match error.kind() {
             RunErrorKind::OutcomeUnknown => FailedRun::Rejected(outcome_unknown(error)),
             RunErrorKind::Denied => FailedRun::Rejected(denied(error)),

@@ -6,6 +6,7 @@ mod fixtures;
 pub mod leases;
 pub mod limits;
 pub mod owners;
+pub mod results;
 pub mod rounds;
 pub mod writes;
 
@@ -70,4 +71,9 @@ tests! { $
         iterations_are_not_counted_twice
         end_of_run_is_never_refused
         counts_runs_and_bytes;
+    results:
+        oldest_results_of_owner_are_dropped
+        result_over_limit_drops_no_other
+        largest_owner_loses_results_first
+        error_of_run_stays_over_limit;
 }

@@ -56,3 +56,22 @@ async fn timeout_of_workflow_ends_task() {
     assert!(state["result"]["content"][0]["text"].to_string().contains("timeout"), "{state}");
     assert!(step.is_gone());
 }
+
+#[tokio::test(start_paused = true)]
+async fn result_over_limit_is_not_kept() {
+    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+    let limits = StoreLimits { max_bytes_per_owner: 20_000, ..StoreLimits::default() };
+    let store = Arc::new(MemoryWorkflowStore::new(limits, clock.clone()));
+    let mut scene = task_scene_with(&tools(), store, clock).await;
+    let [first, second] = [scene.begin("acts").await, scene.begin("acts").await];
+    for step in [scene.step().await, scene.step().await] {
+        let content = json!({"content": [], "structuredContent": {"n": "x".repeat(12_000)}});
+        assert!(step.answer(&content));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let state = get(&scene.client, &first).await;
+    assert_eq!((&state["status"], &state["error"]["code"]), (&json!("failed"), &json!(-32603)));
+    let message = state["statusMessage"].as_str().unwrap();
+    assert!(message.contains("its result was not kept"), "{message}");
+    assert_eq!(status(&scene.client, &second).await, "completed");
+}
