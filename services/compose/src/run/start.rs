@@ -123,8 +123,10 @@ where
             .render(expression, &progress.results, None)
             .map_err(|e| StepFailure::step(&step.id, format!("failed to render condition: {e}")))?;
         condition::parse(&text).ok_or_else(|| {
-            let message =
-                format!("condition must be exactly true or false; found \"{}\"", shorten(&text));
+            let message = format!(
+                "condition must be true, True, TRUE, false, False or FALSE; found \"{}\"",
+                shorten(&text)
+            );
             StepFailure::step(&step.id, message)
         })
     }

@@ -43,8 +43,9 @@ async fn condition_is_exactly_true_or_false() {
         let outcome = TestEnv::new().run(&conditional(condition), json!({"go": "yes"})).await;
         let failed = error(outcome);
         assert_eq!((failed.kind(), failed.step()), (RunErrorKind::StepFailed, Some("a")));
-        let expected =
-            format!("step \"a\": condition must be exactly true or false; found \"{found}\"");
+        let expected = format!(
+            "step \"a\": condition must be true, True, TRUE, false, False or FALSE; found \"{found}\""
+        );
         assert_eq!(failed.to_string(), expected);
     }
 }
