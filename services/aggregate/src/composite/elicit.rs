@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use vmcp_compose::{Answer, AnswerError, Elicit, ElicitError, Question};
+use vmcp_core::Rejection;
+use vmcp_wire::{Member, members};
 
 use crate::expiry::wait_for_revocation;
 use crate::session::{GatewayRequest, GatewayRequestError, Session};
@@ -46,8 +48,9 @@ impl Elicit for SessionElicit {
                 () = wait_for_revocation(caller.identity()) => return Err(ElicitError::Revoked),
             };
             let Some(response) = response else { return Ok(Answer::TimedOut) };
-            let response: Value = serde_json::from_slice(&response)
-                .map_err(|_| ElicitError::Failed("its response is not JSON".to_owned()))?;
+            let response: Value = serde_json::from_slice(&response).map_err(|error| {
+                ElicitError::Failed(format!("its response is invalid: {error}"))
+            })?;
             if let Some(result) = response.get("result") {
                 return parse_answer(result).map_err(ElicitError::Failed);
             }
@@ -72,6 +75,21 @@ pub(super) fn elicitation_params(question: &Question, rejected: Option<&AnswerEr
         Some(error) => Cow::Owned(format!("{}\n\n{error}", question.message)),
     };
     json!({ "message": message, "requestedSchema": question.schema.as_value() })
+}
+
+/// Reads `params.inputResponses`: the results of `elicitation/create`, by step.
+pub(super) fn parse_responses(given: &[u8]) -> Result<Map<String, Value>, Rejection> {
+    if given.first() != Some(&b'{') {
+        return Err(Rejection::invalid_params("params.inputResponses must be an object"));
+    }
+    let response = |member: Member<'_>| {
+        let step = member.key.read().into_owned();
+        let value = serde_json::from_slice(member.value).map_err(|error| {
+            Rejection::invalid_params(format!("params.inputResponses.{step}: {error}"))
+        })?;
+        Ok((step, value))
+    };
+    members(given).map(response).collect()
 }
 
 /// Parses the result of `elicitation/create`.

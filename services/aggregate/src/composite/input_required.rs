@@ -8,7 +8,7 @@ use vmcp_core::Rejection;
 use vmcp_seal::RandomError;
 use vmcp_wire::Key;
 
-use super::elicit::{elicitation_params, parse_answer};
+use super::elicit::{elicitation_params, parse_answer, parse_responses};
 use crate::bridge::stateless_to_stateless::carried;
 use crate::call::Call;
 use crate::seal::{Purpose, principal};
@@ -52,10 +52,7 @@ impl RoundState {
 /// Reads the answers by step.
 fn answers(call: &Call) -> Result<Vec<(Arc<str>, vmcp_compose::Answer)>, Rejection> {
     let Some(given) = call.message.param(Key::InputResponses) else { return Ok(Vec::new()) };
-    let given: Map<String, Value> = serde_json::from_slice(given).map_err(|error| {
-        Rejection::invalid_params(format!("params.inputResponses must be an object: {error}"))
-    })?;
-    given
+    parse_responses(given)?
         .into_iter()
         .map(|(step, result)| {
             let answer = parse_answer(&result).map_err(|problem| {

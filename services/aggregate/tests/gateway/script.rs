@@ -559,8 +559,13 @@ impl ScriptedClient {
     }
 
     pub(crate) async fn post(&self, message: &Value) -> Response<Body> {
+        self.post_text(message.to_string()).await
+    }
+
+    /// Sends a message that may have numbers beyond those of [`Value`].
+    pub(crate) async fn post_text(&self, message: String) -> Response<Body> {
         let mut request = Request::post("/mcp").body(()).unwrap();
-        let bytes = Bytes::from(message.to_string());
+        let bytes = Bytes::from(message);
         let envelope = vmcp_wire::scan(&bytes).unwrap();
         let message = McpRequest { bytes, envelope, generation: self.generation };
         request.extensions_mut().insert(message);

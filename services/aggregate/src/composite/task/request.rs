@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::Response;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use vmcp_compose::{
     Answer, RunErrorKind, RunRecord, RunStatus, StoreError, Workflow, keep_answers,
 };
@@ -16,7 +16,7 @@ use crate::bridge::Bridge;
 use crate::call::{Call, is_composite_visible};
 use crate::catalog::Kind;
 use crate::composite::CompositeCall;
-use crate::composite::elicit::parse_answer;
+use crate::composite::elicit::{parse_answer, parse_responses};
 use crate::tasks::RunTaskId;
 use crate::workflow_runs::WorkflowContext;
 
@@ -135,12 +135,9 @@ fn answers(call: &Call, workflow: &Workflow) -> Result<Vec<(Arc<str>, Answer)>, 
     let given = call.message.param(Key::InputResponses).ok_or_else(|| {
         Rejection::invalid_params("tasks/update needs params.inputResponses, an object")
     })?;
-    let given: Map<String, Value> = serde_json::from_slice(given).map_err(|error| {
-        Rejection::invalid_params(format!("params.inputResponses must be an object: {error}"))
-    })?;
     let is_question =
         |key: &str| workflow.steps().any(|step| step.kind == "elicitation" && step.id == key);
-    let known = given.into_iter().filter(|(key, _)| is_question(key));
+    let known = parse_responses(given)?.into_iter().filter(|(key, _)| is_question(key));
     known
         .map(|(step, answer)| {
             let answer = parse_answer(&answer).map_err(|problem| {

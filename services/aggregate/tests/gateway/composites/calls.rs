@@ -21,6 +21,35 @@ async fn rejects_answers_without_state() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn unreadable_answer_names_its_member() {
+    let asks = json!([{"name": "asks", "steps": [{"id": "q", "type": "elicitation", "message": "Sure?",
+        "schema": {"type": "object", "properties": {"n": {"type": "number"}}}}]}]);
+    let scene = scene(Generation::Stateless, Wire::Stateful, &asks).await;
+    let asked = scene.begin(1, "asks").await.unwrap().pop().unwrap();
+    let state = asked["result"]["requestState"].clone();
+    for (answers, expected) in [
+        ("[1]", "params.inputResponses must be an object"),
+        (
+            r#"{"q": {"action": "accept", "content": {"n": 1e400}}}"#,
+            "params.inputResponses.q: number out of range",
+        ),
+    ] {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        });
+        let params = json!({"name": "asks", "arguments": {}, "requestState": state, "_meta": meta});
+        let message = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
+        let with_answers = format!("\"params\":{{\"inputResponses\":{answers},");
+        let message = message.to_string().replace("\"params\":{", &with_answers);
+        let response = scene.client.post_text(message).await;
+        let answer = messages(&text(response.into_body()).await).pop().unwrap();
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with(expected), "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn conflict_names_setting_of_composite_tool() {
     let scene = scene(Generation::Stateful, Wire::Stateful, &one_step("be_t")).await;
     let conflicts = scene.gateway.report().conflicts;
