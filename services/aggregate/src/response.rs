@@ -178,8 +178,7 @@ async fn read(
         // Shorter responses are fully buffered, so a truncated one becomes an error; longer ones have to be buffered anyway.
         if expected.untouched() && (PREFIX_BYTES..=4 * PREFIX_BYTES).contains(&prefix.bytes().len())
         {
-            let found = scan_prefix(prefix.bytes())
-                .map_err(|_| BackendError::Malformed("a body that is not valid JSON"))?;
+            let found = scan_prefix(prefix.bytes()).map_err(BackendError::unreadable)?;
             if passes(&found, prefix.bytes(), expected) {
                 check(&found, prefix.bytes(), expected)?;
                 let status = outgoing(status, &found, expected);
@@ -203,8 +202,7 @@ fn shaped(
     message: Bytes,
     expected: &ExpectedResponse,
 ) -> Result<AdaptedResponse, BoxError> {
-    let found = scan_prefix(&message)
-        .map_err(|_| BackendError::Malformed("a body that is not valid JSON"))?;
+    let found = scan_prefix(&message).map_err(BackendError::unreadable)?;
     if !found.complete {
         return Err(BackendError::Ended.into());
     }

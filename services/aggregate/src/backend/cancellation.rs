@@ -41,6 +41,7 @@ pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
             | BackendError::Rpc { .. }
             | BackendError::Handshake { .. }
             | BackendError::TooLarge { .. }
+            | BackendError::StepOutput
             | BackendError::NoRoom
             | BackendError::Offer(_)
             | BackendError::Generation

@@ -6,6 +6,8 @@ use vmcp_core::{
     BoxError, CredentialError, CredentialErrorKind, NotSentError, Rejection, cause_ref,
 };
 use vmcp_timeout::Elapsed;
+use vmcp_wire::ScanErrorKind;
+use vmcp_wire::sse::EventTooLargeError;
 
 /// Response of a backend that violates MCP, or a call that the gateway ended.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,12 @@ pub(crate) enum BackendError {
     /// The response or one of its events exceeds the size limit.
     #[error("returned more than {limit} bytes")]
     TooLarge { limit: usize },
+    /// The response to a step exceeds the size limit.
+    #[error(
+        "returned more than {} MiB, the limit of a step's output",
+        vmcp_compose::limits::MAX_STEP_OUTPUT_BYTES >> 20
+    )]
+    StepOutput,
     /// The response has to be buffered, but the byte budget is exhausted.
     #[error("returned a response for which the gateway has no buffer space at the moment")]
     NoRoom,
@@ -105,6 +113,7 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
             _ if !repeatable && may_have_acted(error) => {
                 let source: &(dyn std::error::Error + 'static) = error.as_ref();
                 let known = cause_ref::<BackendError>(source).is_some()
+                    || cause_ref::<EventTooLargeError>(source).is_some()
                     || cause_ref::<Elapsed>(source).is_some();
                 // The backend was reached; otherwise the error would show that the request was not sent.
                 let problem =
@@ -142,6 +151,7 @@ fn may_have_acted(error: &BoxError) -> bool {
             | BackendError::Malformed(_)
             | BackendError::Ended
             | BackendError::TooLarge { .. }
+            | BackendError::StepOutput
             | BackendError::NoRoom
             | BackendError::Cancelled
             | BackendError::ServerRequest(_)
@@ -186,6 +196,13 @@ pub(crate) fn is_mode_mismatch(error: &BoxError) -> bool {
     )
 }
 
+/// Returns `true` if the response or one of its events exceeds the size limit.
+pub(crate) fn is_too_large(error: &BoxError) -> bool {
+    let error: &(dyn std::error::Error + 'static) = error.as_ref();
+    matches!(cause_ref(error), Some(BackendError::TooLarge { .. }))
+        || cause_ref::<EventTooLargeError>(error).is_some()
+}
+
 /// Describes a backend's error without confidential details.
 pub(crate) fn problem(error: &BoxError) -> String {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
@@ -198,11 +215,22 @@ pub(crate) fn problem(error: &BoxError) -> String {
     if let Some(error) = cause_ref::<CredentialError>(error) {
         return format!("has no credentials: {}", error.kind);
     }
+    if let Some(EventTooLargeError { limit }) = cause_ref(error) {
+        return BackendError::TooLarge { limit: *limit }.to_string();
+    }
     cause_ref::<BackendError>(error)
         .map_or_else(|| "is unreachable".to_owned(), ToString::to_string)
 }
 
 impl BackendError {
+    /// Creates the error of a body that cannot be scanned.
+    pub(crate) fn unreadable(kind: ScanErrorKind) -> Self {
+        Self::Malformed(match kind {
+            ScanErrorKind::TooDeep => "JSON that is nested deeper than 128 levels",
+            _ => "a body that is not valid JSON",
+        })
+    }
+
     /// The response exceeds the buffer of a detached call.
     pub(crate) const RESPONSE_OVER_BUFFER: Self = Self::Detached {
         problem: "returned more than the buffer of a disconnected client holds",

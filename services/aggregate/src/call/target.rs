@@ -10,7 +10,7 @@ use vmcp_wire::{Key, Span, Splice, find, find_span, parse_json_string};
 use super::lookup::{LookupError, UriOwner, admitted, missing, owner, refuse};
 use super::{Call, Origin, app};
 use crate::backend::BackendHandle;
-use crate::backend::error::rejection_of;
+use crate::backend::error::{BackendError, is_too_large, rejection_of};
 use crate::catalog::{LazyAnnotations, ParamHeader, Route, Routes, UI_SCHEME, check_headers};
 use crate::settings::Conflicts;
 use crate::snapshot::BackendCatalog;
@@ -31,6 +31,8 @@ pub(crate) struct CallTarget {
     pub(crate) alias: Option<Bytes>,
     /// Generation of the backend on which the policy decision is based, if policies read it.
     pub(crate) decided: Option<Generation>,
+    /// Source of the call.
+    origin: Origin,
 }
 
 impl CallTarget {
@@ -218,6 +220,7 @@ impl CallTarget {
             annotations: route.annotations.clone(),
             alias: None,
             decided: None,
+            origin: call.origin,
         }
     }
 
@@ -234,7 +237,8 @@ impl CallTarget {
         let message = call.message.bytes.clone();
         let literal = message.slice_ref(literal);
         let (headers, annotations) = (Arc::default(), LazyAnnotations::default());
-        Self { backend, method, literal, message, headers, annotations, alias: None, decided }
+        let (alias, origin) = (None, call.origin);
+        Self { backend, method, literal, message, headers, annotations, alias, decided, origin }
     }
 
     /// Builds the rejection of a failed call. It suggests to retry a tool only if a repetition is harmless.
@@ -243,6 +247,9 @@ impl CallTarget {
         let repeatable = self.method != "tools/call"
             || annotations.read_only == Some(true)
             || annotations.idempotent == Some(true);
+        if matches!(self.origin, Origin::Step) && is_too_large(error) {
+            return rejection_of(self.backend.name(), &BackendError::StepOutput.into(), repeatable);
+        }
         rejection_of(self.backend.name(), error, repeatable)
     }
 

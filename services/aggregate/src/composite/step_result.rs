@@ -8,6 +8,7 @@ use vmcp_compose::{CallError, CallErrorKind, ToolOutcome};
 use vmcp_core::{Body, BoxError, MediaType, code};
 use vmcp_wire::{Envelope, scan};
 
+use crate::backend::error::{BackendError, is_too_large};
 use crate::backend::event_reader::EventReader;
 use crate::call::Call;
 use crate::response::ResponseBuffer;
@@ -52,7 +53,12 @@ pub(super) async fn read_response(
 }
 
 fn broken(error: &BoxError) -> CallError {
-    CallError::new(CallErrorKind::Transport, error.to_string())
+    let message = if is_too_large(error) {
+        format!("its backend {}: ask the tool for less", BackendError::StepOutput)
+    } else {
+        error.to_string()
+    };
+    CallError::new(CallErrorKind::Transport, message)
 }
 
 /// Returns the explanation of a step whose backend asks the client for input that the step cannot get.

@@ -7,6 +7,7 @@ mod messages;
 mod permissions;
 mod places;
 mod questions;
+mod result_limits;
 mod step_tools;
 mod tasks;
 

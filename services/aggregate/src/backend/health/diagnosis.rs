@@ -100,6 +100,7 @@ fn suspect(transport: Transport, error: &BoxError) -> Option<SuspectedCause> {
         | Some(
             BackendError::Rpc { .. }
             | BackendError::TooLarge { .. }
+            | BackendError::StepOutput
             | BackendError::NoRoom
             | BackendError::Offer(_)
             | BackendError::Revision
