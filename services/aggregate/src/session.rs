@@ -188,7 +188,7 @@ impl Session {
     ) -> Result<ActiveCallGuard, Rejection> {
         let mut calls = lock(&self.calls);
         if self.has_ended() {
-            return Err(Rejection::session_not_found());
+            return Err(self.ended_rejection());
         }
         if !active.is_step && is_full(&calls) {
             let message = "too many requests of this session are in flight";
@@ -196,6 +196,15 @@ impl Session {
         }
         calls.push(Arc::clone(active));
         Ok(ActiveCallGuard { session: Arc::clone(self), active: Arc::clone(active) })
+    }
+
+    /// Returns the rejection of a request whose session ended while the request began. With a sealed id, the session may have
+    /// been evicted: then it continues with the next request.
+    fn ended_rejection(&self) -> Rejection {
+        match self.sealed {
+            Some(_) => Rejection::overloaded("the session was evicted: send the request again", 1),
+            None => Rejection::session_not_found(),
+        }
     }
 
     /// Removes a request from the table.

@@ -46,14 +46,15 @@ impl SealKeyFiles {
     }
 }
 
-/// Returns the files of a directory. Names that begin with a dot belong to the mount of a Kubernetes Secret.
+/// Returns the regular files of a directory. Names that begin with a dot belong to the mount of a Kubernetes Secret.
 fn files_of(directory: &Path) -> Result<Vec<PathBuf>, SealKeyError> {
     let name = || directory.display().to_string();
     let unreadable = |source| SealKeyError::Unreadable { path: name(), source };
     let mut files = Vec::new();
     for entry in directory.read_dir().map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
-        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !is_hidden && entry.path().is_file() {
             files.push(entry.path());
         }
     }
@@ -79,6 +80,7 @@ mod tests {
         for (name, digits) in [("2026-11", "02"), ("2026-10", "01"), ("..data", "no key")] {
             fs::write(root.join(name), digits.repeat(32)).unwrap();
         }
+        fs::create_dir_all(root.join("directory")).unwrap();
         let keys = files.read().unwrap();
         assert_eq!(keys.iter().map(|key| key.bytes()[0]).collect::<Vec<_>>(), [2, 1]);
         let both = SealKeyFiles::new(vec![root.join("2026-10"), root.clone()]);

@@ -41,6 +41,12 @@ pub enum SealKeyError {
         /// The file.
         path: String,
     },
+    /// The path names a device, a pipe or a socket.
+    #[error("{path} is not a regular file")]
+    NoFile {
+        /// The path.
+        path: String,
+    },
     /// A directory without files.
     #[error("{path} has no key")]
     EmptyDirectory {
@@ -70,10 +76,13 @@ impl SealKey {
     pub fn read(path: &Path) -> Result<Self, SealKeyError> {
         let name = || path.display().to_string();
         let unreadable = |source| SealKeyError::Unreadable { path: name(), source };
+        // Opening a pipe would wait for a writer.
+        if !path.metadata().map_err(unreadable)?.is_file() {
+            return Err(SealKeyError::NoFile { path: name() });
+        }
         let file = File::open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
         let mut text = Zeroizing::new(Vec::new());
-        // Limited: a device has no size and may have no end.
         file.take(MAX_FILE_SIZE).read_to_end(&mut text).map_err(unreadable)?;
         let bytes = parse(text.trim_ascii()).ok_or_else(|| SealKeyError::NoKey { path: name() })?;
         let made_at = metadata.modified().map_err(unreadable)?;
@@ -148,7 +157,8 @@ mod tests {
         }
         assert_eq!(format!("{:?}", read(&text)), "Ok(SealKey)");
         fs::remove_file(&file).unwrap();
-        assert!(SealKey::read(Path::new("/dev/zero")).is_err());
+        let device = SealKey::read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(device, "/dev/zero is not a regular file");
         let missing = SealKey::read(&file).unwrap_err();
         assert!(missing.to_string().starts_with("cannot read /"), "{missing}");
     }

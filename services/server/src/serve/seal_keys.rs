@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, spawn_blocking};
 use vmcp_core::Clock;
 use vmcp_seal::{KeyRing, KeyRingError, RandomError, SealKey, SealKeyError, SealKeyFiles};
 
@@ -90,10 +90,18 @@ pub(super) fn watch(ring: KeyRing, files: SealKeyFiles) -> Option<SealKeyWatch> 
     let watching = tokio::spawn(async move {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
-            let now = stamps(&files);
-            if now != last {
-                last = now;
-                replace(&ring, &files);
+            let (ring, files) = (ring.clone(), files.clone());
+            // A mount that does not respond must not hold up the runtime.
+            let polled = spawn_blocking(move || {
+                let now = stamps(&files);
+                if now != last {
+                    replace(&ring, &files);
+                }
+                now
+            });
+            match polled.await {
+                Ok(now) => last = now,
+                Err(_) => return,
             }
         }
     });
