@@ -35,8 +35,8 @@ pub use self::{
     },
     schema::JsonSchema,
     store::{
-        Lease, MemoryWorkflowStore, StoreCounts, StoreError, StoreFuture, StoreLimits,
-        WorkflowStore,
+        Lease, MemoryWorkflowStore, ReachedLimit, StoreCounts, StoreError, StoreFuture,
+        StoreLimits, WorkflowStore,
     },
     tools::{ToolInfo, ToolLookup},
     workflow::{Finding, Severity, StepSummary, Workflow},

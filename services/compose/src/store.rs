@@ -8,6 +8,7 @@ mod file;
 mod limits;
 mod memory;
 mod table;
+mod usage;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -16,7 +17,10 @@ use futures_util::future::BoxFuture;
 
 #[cfg(any(test, feature = "contract"))]
 pub use self::file::FileWorkflowStore;
-pub use self::{limits::StoreLimits, memory::MemoryWorkflowStore};
+pub use self::{
+    limits::{ReachedLimit, StoreLimits},
+    memory::MemoryWorkflowStore,
+};
 use crate::limits::bytes_text;
 use crate::{Change, RunId, RunOwner, RunRecord, RunStatus, RunSummary};
 
@@ -39,12 +43,10 @@ pub enum StoreError {
     #[error("the workflow store is unavailable: retry later")]
     Unavailable,
     /// A limit is reached. Nothing was written.
-    #[error(
-        "the workflow store is full ({limit}): answer or cancel open questions, or retry later"
-    )]
+    #[error("the workflow store is full ({limit}): {}", limit.remedy())]
     Full {
         /// The limit.
-        limit: &'static str,
+        limit: ReachedLimit,
     },
     /// The results of one run alone exceed the memory of an owner. Nothing was written.
     #[error(

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-/// Limits of a store.
+use super::usage::Usage;
+
+/// Limits of a store. The runs of one owner that have not ended are at most half of what the others leave, in number and in
+/// size, so that no few owners use up a store.
 ///
 /// # Defaults
 ///
@@ -31,6 +34,25 @@ pub struct StoreLimits {
     pub ended_lifetime: Duration,
 }
 
+/// Limit that a store has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReachedLimit {
+    /// Number of one owner's runs.
+    #[error("runs of this caller")]
+    OwnerRuns,
+    /// Size of one owner's runs.
+    #[error("memory of this caller")]
+    OwnerBytes,
+    /// Number of all runs, or half of what the others leave.
+    #[error("runs of all callers")]
+    Runs,
+    /// Size of all runs, or half of what the others leave.
+    #[error("memory of all callers")]
+    Bytes,
+}
+
+// === impl StoreLimits ===
+
 impl Default for StoreLimits {
     fn default() -> Self {
         Self {
@@ -42,5 +64,73 @@ impl Default for StoreLimits {
             lifetime: Duration::from_hours(1),
             ended_lifetime: Duration::from_hours(1),
         }
+    }
+}
+
+impl StoreLimits {
+    /// Returns the most bytes that a run can have.
+    pub(super) fn max_bytes_per_run(&self) -> usize {
+        self.max_bytes_per_owner.min(self.max_bytes / 2)
+    }
+
+    /// Returns the limit that an owner's runs exceed with `runs` and `bytes` more. The eviction of ended runs helps.
+    pub(super) fn reached(
+        &self,
+        own: &Usage,
+        all: &Usage,
+        runs: usize,
+        bytes: usize,
+    ) -> Option<ReachedLimit> {
+        if own.runs() + runs > self.max_runs_per_owner {
+            Some(ReachedLimit::OwnerRuns)
+        } else if own.bytes() + bytes > self.max_bytes_per_owner {
+            Some(ReachedLimit::OwnerBytes)
+        } else if all.runs() + runs > self.max_runs {
+            Some(ReachedLimit::Runs)
+        } else if all.bytes() + bytes > self.max_bytes {
+            Some(ReachedLimit::Bytes)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the limit that an owner's runs exceed with `runs` and `bytes` more even after the eviction of all ended runs.
+    /// An owner whose share became smaller keeps what it has.
+    pub(super) fn reached_by_active(
+        &self,
+        own: &Usage,
+        all: &Usage,
+        runs: usize,
+        bytes: usize,
+    ) -> Option<ReachedLimit> {
+        let (own_runs, own_bytes) = (own.active_runs() + runs, own.active_bytes() + bytes);
+        let share = |limit: usize, all: usize, own: usize| limit.saturating_sub(all - own) / 2;
+        if own_runs > self.max_runs_per_owner {
+            Some(ReachedLimit::OwnerRuns)
+        } else if own_bytes > self.max_bytes_per_owner {
+            Some(ReachedLimit::OwnerBytes)
+        } else if runs > 0 && own_runs > share(self.max_runs, all.active_runs(), own.active_runs())
+        {
+            Some(ReachedLimit::Runs)
+        } else if bytes > 0
+            && own_bytes > share(self.max_bytes, all.active_bytes(), own.active_bytes())
+        {
+            Some(ReachedLimit::Bytes)
+        } else {
+            None
+        }
+    }
+}
+
+// === impl ReachedLimit ===
+
+impl ReachedLimit {
+    pub(super) fn is_of_owner(self) -> bool {
+        matches!(self, Self::OwnerRuns | Self::OwnerBytes)
+    }
+
+    /// Returns what the caller can do.
+    pub(super) fn remedy(self) -> &'static str {
+        if self.is_of_owner() { "answer or cancel open questions" } else { "retry later" }
     }
 }

@@ -2,10 +2,11 @@
 
 mod kept_results;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::limits::StoreLimits;
+use super::usage::Usage;
 use crate::{
     Change, Lease, RunId, RunOwner, RunRecord, RunStatus, RunSummary, StoreCounts, StoreError,
     Timestamp,
@@ -16,12 +17,11 @@ use crate::{
 pub(super) struct Table {
     limits: StoreLimits,
     runs: HashMap<RunId, Entry>,
-    /// Ended runs, the first one that ended first.
-    ended: BTreeMap<u64, RunId>,
     /// Number of the next start or end of a run.
     next_number: u64,
-    owners: HashMap<RunOwner, OwnerUsage>,
-    bytes: usize,
+    owners: HashMap<RunOwner, Usage>,
+    /// Usage of all owners.
+    all: Usage,
     next_sweep: Timestamp,
 }
 
@@ -37,15 +37,6 @@ struct Entry {
     /// End of the lease. `None` if it was given back.
     leased_until: Option<Timestamp>,
     last_write: Timestamp,
-}
-
-#[derive(Debug, Default)]
-struct OwnerUsage {
-    /// Runs by the number of their start.
-    runs: BTreeMap<u64, RunId>,
-    /// Ended runs by the number of their end.
-    ended: BTreeMap<u64, RunId>,
-    bytes: usize,
 }
 
 /// Time between two searches for expired runs. They are absent for callers before.
@@ -80,10 +71,9 @@ impl Table {
         Self {
             limits,
             runs: HashMap::new(),
-            ended: BTreeMap::new(),
             next_number: 0,
             owners: HashMap::new(),
-            bytes: 0,
+            all: Usage::default(),
             next_sweep: Timestamp(0),
         }
     }
@@ -105,7 +95,7 @@ impl Table {
         record.apply(changes);
         record.updated_at = now;
         let bytes = record.size();
-        let limit = self.limits.max_bytes_per_owner.min(self.limits.max_bytes);
+        let limit = self.limits.max_bytes_per_run();
         if bytes > limit {
             return Err(StoreError::RunTooLarge { limit });
         }
@@ -113,10 +103,8 @@ impl Table {
         let (run, owner) = (record.id.clone(), record.owner.clone());
         let leased_until = Some(now.plus(self.limits.lease));
         let number = self.take_number();
-        let usage = self.owners.entry(owner).or_default();
-        usage.runs.insert(number, run.clone());
-        usage.bytes += bytes;
-        self.bytes += bytes;
+        self.owners.entry(owner).or_default().add(number, run.clone(), bytes);
+        self.all.add(number, run.clone(), bytes);
         let last_write = now;
         let entry =
             Entry { record, bytes, number, end_number: None, epoch: 1, leased_until, last_write };
@@ -155,8 +143,7 @@ impl Table {
         changes: Vec<Change>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let (lease_duration, max_bytes) =
-            (self.limits.lease, self.limits.max_bytes_per_owner.min(self.limits.max_bytes));
+        let (lease_duration, max_bytes) = (self.limits.lease, self.limits.max_bytes_per_run());
         let ends = changes.iter().any(|change| matches!(change, Change::RunFinished { .. }));
         let entry = self.leased(lease)?;
         let mut open = entry.record.open_round();
@@ -192,12 +179,13 @@ impl Table {
         // A finished record shrinks; measuring it again is worth its cost only then.
         let bytes = if ends { entry.record.size() } else { after };
         entry.bytes = bytes;
-        self.bytes = self.bytes - before + bytes;
-        let usage = self.owners.entry(owner).or_default();
-        usage.bytes = usage.bytes - before + bytes;
-        if let Some(number) = end_number {
-            usage.ended.insert(number, lease.run.clone());
-            self.ended.insert(number, lease.run.clone());
+        for usage in [&mut self.all, self.owners.entry(owner).or_default()] {
+            usage.resize(before, bytes);
+            if let Some(number) = end_number {
+                usage.end(number, lease.run.clone(), bytes);
+            }
+        }
+        if ends {
             self.limit_results(&lease.run);
         }
         Ok(())
@@ -258,9 +246,7 @@ impl Table {
         let Some(usage) = self.owners.get(owner) else { return Vec::new() };
         let live = |entry: &&Entry| !entry.is_expired(now, &self.limits);
         let mut runs: Vec<_> = usage
-            .runs
-            .values()
-            .rev()
+            .newest()
             .filter_map(|run| self.runs.get(run))
             .filter(live)
             .map(|entry| RunSummary {
@@ -283,9 +269,9 @@ impl Table {
         let is_suspended = |entry: &&Entry| entry.record.status == RunStatus::InputRequired;
         StoreCounts {
             runs: self.runs.len(),
-            active: self.runs.len() - self.ended.len(),
+            active: self.all.active_runs(),
             suspended: self.runs.values().filter(is_suspended).count(),
-            bytes: self.bytes,
+            bytes: self.all.bytes(),
         }
     }
 
@@ -316,28 +302,21 @@ impl Table {
 
     /// Evicts ended runs, the owner's first, until `runs` and `bytes` more fit.
     fn make_room(&mut self, owner: &RunOwner, runs: usize, bytes: usize) -> Result<(), StoreError> {
+        let none = Usage::default();
+        let own = self.owners.get(owner).unwrap_or(&none);
+        if let Some(limit) = self.limits.reached_by_active(own, &self.all, runs, bytes) {
+            return Err(StoreError::Full { limit });
+        }
         loop {
-            let usage = self.owners.get(owner);
-            let (own_runs, own_bytes) =
-                usage.map_or((0, 0), |usage| (usage.runs.len(), usage.bytes));
-            let limit = if own_runs + runs > self.limits.max_runs_per_owner {
-                "runs of one owner"
-            } else if own_bytes + bytes > self.limits.max_bytes_per_owner {
-                "bytes of one owner"
-            } else if self.runs.len() + runs > self.limits.max_runs {
-                "runs"
-            } else if self.bytes + bytes > self.limits.max_bytes {
-                "bytes"
-            } else {
+            let own = self.owners.get(owner).unwrap_or(&none);
+            let Some(limit) = self.limits.reached(own, &self.all, runs, bytes) else {
                 return Ok(());
             };
-            let own = usage.and_then(|usage| usage.ended.first_key_value());
-            let of_owner = limit.ends_with("one owner");
-            let oldest = if of_owner { own } else { own.or(self.ended.first_key_value()) };
-            match oldest.map(|(_, run)| run.clone()) {
-                Some(run) => self.remove(&run),
-                None => return Err(StoreError::Full { limit }),
-            }
+            let first = own.ended().next();
+            let first = if limit.is_of_owner() { first } else { first.or(self.all.ended().next()) }
+                .cloned();
+            let Some(run) = first else { return Err(StoreError::Full { limit }) };
+            self.remove(&run);
         }
     }
 
@@ -364,17 +343,11 @@ impl Table {
 
     fn remove(&mut self, run: &RunId) {
         let Some(entry) = self.runs.remove(run) else { return };
-        self.bytes -= entry.bytes;
-        if let Some(number) = entry.end_number {
-            self.ended.remove(&number);
-        }
+        let (number, end_number, bytes) = (entry.number, entry.end_number, entry.bytes);
+        self.all.remove(number, end_number, bytes);
         if let Some(usage) = self.owners.get_mut(&entry.record.owner) {
-            usage.bytes -= entry.bytes;
-            usage.runs.remove(&entry.number);
-            if let Some(number) = entry.end_number {
-                usage.ended.remove(&number);
-            }
-            if usage.runs.is_empty() {
+            usage.remove(number, end_number, bytes);
+            if usage.runs() == 0 {
                 self.owners.remove(&entry.record.owner);
             }
         }

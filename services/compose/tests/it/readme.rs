@@ -60,4 +60,10 @@ fn readmes_name_limits_of_code() {
     let memory =
         format!("the others of one call have {} of memory", mib(store.max_bytes_per_owner));
     assert!(USERS.contains(&memory), "{memory}");
+    let open = format!(
+        "at most 1,000 and {} of memory, and at most half of what the others leave of 10,000 and {}.",
+        mib(store.max_bytes_per_owner),
+        mib(store.max_bytes)
+    );
+    assert!(USERS.contains(&open), "{open}");
 }

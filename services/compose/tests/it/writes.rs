@@ -6,8 +6,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use serde_json::json;
 use vmcp_compose::{
-    Answer, Change, Lease, MemoryWorkflowStore, RunErrorKind, RunId, RunOwner, RunRecord,
-    RunStatus, RunSummary, StoreCounts, StoreError, StoreFuture, StoreLimits, WorkflowStore,
+    Answer, Change, Lease, MemoryWorkflowStore, ReachedLimit, RunErrorKind, RunId, RunOwner,
+    RunRecord, RunStatus, RunSummary, StoreCounts, StoreError, StoreFuture, StoreLimits,
+    WorkflowStore,
 };
 
 use crate::support::{TestEnv, error, output, workflow};
@@ -179,11 +180,13 @@ async fn nothing_is_called_unless_start_is_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn full_store_fails_run() {
-    let full = StoreError::Full { limit: "bytes" };
+    let full = StoreError::Full { limit: ReachedLimit::Bytes };
     let (world, writes) = recording(TestEnv::new(), Some((0, full)));
     let workflow = workflow(json!([{"id": "a", "tool": "w.echo"}]));
     let failed = error(world.run(&workflow, json!({})).await);
     assert_eq!(failed.kind(), RunErrorKind::StoreFull);
+    let expected = "the workflow store is full (memory of all callers): retry later";
+    assert_eq!(failed.to_string(), expected);
     assert_eq!(*writes.lock().unwrap(), ["start 0", "Failed"]);
 }
 

@@ -64,6 +64,9 @@ tests! { $
         ended_run_expires
         leased_run_does_not_expire
         owner_has_limited_runs
+        owner_has_half_of_free_runs
+        owner_has_half_of_free_bytes
+        ended_runs_of_others_take_no_share
         ended_runs_are_evicted_for_new_ones
         last_ended_runs_of_all_remain
         bytes_are_limited

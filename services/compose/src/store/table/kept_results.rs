@@ -1,6 +1,6 @@
 //! Results of ended runs, within the limits in bytes.
 
-use super::Table;
+use super::{Table, Usage};
 use crate::{RunId, RunOwner, RunResult};
 
 impl Table {
@@ -18,23 +18,23 @@ impl Table {
             }
         }
         while self.owner_bytes(&owner) > max_bytes && self.drop_oldest_result(&owner) {}
-        while self.bytes > self.limits.max_bytes {
+        while self.all.bytes() > self.limits.max_bytes {
             let owners = self.owners.iter();
             let with_results =
                 owners.filter(|(owner, _)| self.kept_results(owner).next().is_some());
-            let largest = with_results.max_by_key(|(_, usage)| usage.bytes);
+            let largest = with_results.max_by_key(|(_, usage)| usage.bytes());
             let Some(largest) = largest.map(|(owner, _)| owner.clone()) else { return };
             self.drop_oldest_result(&largest);
         }
     }
 
     fn owner_bytes(&self, owner: &RunOwner) -> usize {
-        self.owners.get(owner).map_or(0, |usage| usage.bytes)
+        self.owners.get(owner).map_or(0, Usage::bytes)
     }
 
     /// Returns the ended runs of an owner whose results are kept, the first one that ended first.
     fn kept_results(&self, owner: &RunOwner) -> impl Iterator<Item = &RunId> {
-        let ended = self.owners.get(owner).into_iter().flat_map(|usage| usage.ended.values());
+        let ended = self.owners.get(owner).into_iter().flat_map(Usage::ended);
         ended.filter(|run| self.has_result(run))
     }
 
@@ -59,9 +59,9 @@ impl Table {
         entry.record.result = Some(RunResult::NotKept);
         let (before, after) = (entry.bytes, entry.record.size());
         entry.bytes = after;
-        self.bytes = self.bytes - before + after;
-        if let Some(usage) = self.owners.get_mut(&entry.record.owner) {
-            usage.bytes = usage.bytes - before + after;
+        let own = self.owners.get_mut(&entry.record.owner);
+        for usage in own.into_iter().chain([&mut self.all]) {
+            usage.resize_ended(before, after);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn owner_has_limited_tasks() {
     let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
-    let limits = StoreLimits { max_runs_per_owner: 1, max_runs: 2, ..StoreLimits::default() };
+    let limits = StoreLimits { max_runs_per_owner: 1, max_runs: 3, ..StoreLimits::default() };
     let store = Arc::new(MemoryWorkflowStore::new(limits, clock.clone()));
     let mut scene = task_scene_with(&tools(), store, clock).await;
     let first = scene.begin("acts").await;
@@ -16,7 +16,7 @@ async fn owner_has_limited_tasks() {
     assert_eq!(refused.response.headers["retry-after"], "5");
     begin(&client(&scene.gateway, "bob").await, "acts").await;
     let carol = client(&scene.gateway, "carol").await;
-    assert_eq!(carol.ask("tools/call", call).await.status, 503, "the process is full");
+    assert_eq!(carol.ask("tools/call", call).await.status, 503, "half of one place is none");
     // An ended task makes room.
     step.answer(&done());
     assert_eq!(status(&scene.client, &first).await, "completed");

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::fixtures::{alice, completed, finished, id, kept, of, round_opened, started};
 use crate::store::contract::TestStore;
-use crate::{Change, IterationResult, RunOwner, StoreError, StoreLimits};
+use crate::{Change, IterationResult, ReachedLimit, RunOwner, StoreError, StoreLimits};
 
 pub async fn run_without_lease_expires(fresh: fn(StoreLimits) -> TestStore) {
     let lifetime = Duration::from_mins(10);
@@ -48,17 +48,69 @@ pub async fn leased_run_does_not_expire(fresh: fn(StoreLimits) -> TestStore) {
 }
 
 pub async fn owner_has_limited_runs(fresh: fn(StoreLimits) -> TestStore) {
-    let limits = StoreLimits { max_runs_per_owner: 2, max_runs: 3, ..StoreLimits::default() };
+    let limits = StoreLimits { max_runs_per_owner: 2, ..StoreLimits::default() };
     let TestStore { store, .. } = fresh(limits);
     for name in ["a", "b"] {
         store.create(kept(name), Vec::new()).await.unwrap();
     }
     let error = store.create(kept("c"), Vec::new()).await.unwrap_err();
-    assert_eq!(error, StoreError::Full { limit: "runs of one owner" });
-    let bob = || RunOwner::new("bob");
-    store.create(of(bob(), "d"), Vec::new()).await.unwrap();
-    let error = store.create(of(bob(), "e"), Vec::new()).await.unwrap_err();
-    assert_eq!(error, StoreError::Full { limit: "runs" });
+    assert_eq!(error, StoreError::Full { limit: ReachedLimit::OwnerRuns });
+    let expected =
+        "the workflow store is full (runs of this caller): answer or cancel open questions";
+    assert_eq!(error.to_string(), expected);
+    store.create(of(RunOwner::new("bob"), "d"), Vec::new()).await.unwrap();
+}
+
+pub async fn owner_has_half_of_free_runs(fresh: fn(StoreLimits) -> TestStore) {
+    let limits = StoreLimits { max_runs_per_owner: 10, max_runs: 16, ..StoreLimits::default() };
+    let TestStore { store, replica, .. } = fresh(limits);
+    // Half of what the others leave: 16, 8, 4 and 2 runs.
+    for (owner, share) in [("alice", 8), ("bob", 4), ("carol", 2), ("dave", 1)] {
+        let owner = RunOwner::new(owner);
+        for number in 0..share {
+            let name = format!("{owner:?} {number}");
+            store.create(of(owner.clone(), &name), Vec::new()).await.unwrap();
+        }
+        let error = store.create(of(owner.clone(), "more"), Vec::new()).await.unwrap_err();
+        assert_eq!(error, StoreError::Full { limit: ReachedLimit::Runs });
+    }
+    assert_eq!(replica.counts().await.unwrap().runs, 15);
+}
+
+pub async fn owner_has_half_of_free_bytes(fresh: fn(StoreLimits) -> TestStore) {
+    let limits = StoreLimits { max_bytes: 200_000, ..StoreLimits::default() };
+    let TestStore { store, .. } = fresh(limits);
+    let large = |bytes: usize| vec![finished(0, json!({"x": "x".repeat(bytes)}))];
+    let of_alice = store.create(kept("a"), Vec::new()).await.unwrap();
+    let error = store.commit(&of_alice, large(100_000)).await.unwrap_err();
+    assert_eq!(error, StoreError::RunTooLarge { limit: 100_000 });
+    store.commit(&of_alice, large(80_000)).await.unwrap();
+    // Bob has half of 120,000.
+    let of_bob = store.create(of(RunOwner::new("bob"), "b"), Vec::new()).await.unwrap();
+    let error = store.commit(&of_bob, large(60_000)).await.unwrap_err();
+    assert_eq!(error, StoreError::Full { limit: ReachedLimit::Bytes });
+    store.commit(&of_bob, large(50_000)).await.unwrap();
+    // Alice has more than half of what Bob leaves: she keeps it, and may write what takes no memory.
+    let error = store.commit(&of_alice, vec![started(1)]).await.unwrap_err();
+    assert_eq!(error, StoreError::Full { limit: ReachedLimit::Bytes });
+    store.commit(&of_alice, vec![Change::OutputDropped { step: 0 }]).await.unwrap();
+    store.commit(&of_alice, vec![started(1)]).await.unwrap();
+}
+
+pub async fn ended_runs_of_others_take_no_share(fresh: fn(StoreLimits) -> TestStore) {
+    let limits = StoreLimits { max_runs: 4, ..StoreLimits::default() };
+    let TestStore { store, replica, .. } = fresh(limits);
+    for number in 0..4 {
+        let run = of(RunOwner::new("bob"), &number.to_string());
+        let lease = store.create(run, Vec::new()).await.unwrap();
+        store.commit(&lease, vec![completed()]).await.unwrap();
+    }
+    for name in ["a", "b"] {
+        store.create(kept(name), Vec::new()).await.unwrap();
+    }
+    let error = store.create(kept("c"), Vec::new()).await.unwrap_err();
+    assert_eq!(error, StoreError::Full { limit: ReachedLimit::Runs });
+    assert_eq!(replica.list(&RunOwner::new("bob"), 100).await.unwrap().len(), 2);
 }
 
 pub async fn ended_runs_are_evicted_for_new_ones(fresh: fn(StoreLimits) -> TestStore) {
@@ -76,7 +128,7 @@ pub async fn ended_runs_are_evicted_for_new_ones(fresh: fn(StoreLimits) -> TestS
 }
 
 pub async fn last_ended_runs_of_all_remain(fresh: fn(StoreLimits) -> TestStore) {
-    let limits = StoreLimits { max_runs: 3, ..StoreLimits::default() };
+    let limits = StoreLimits { max_runs: 4, ..StoreLimits::default() };
     let TestStore { store, replica, .. } = fresh(limits);
     // The run that started first ends last.
     let first = store.create(kept("first"), Vec::new()).await.unwrap();
@@ -85,8 +137,8 @@ pub async fn last_ended_runs_of_all_remain(fresh: fn(StoreLimits) -> TestStore) 
         store.commit(&lease, vec![completed()]).await.unwrap();
     }
     store.commit(&first, vec![completed()]).await.unwrap();
-    for number in 0..2 {
-        store.create(of(RunOwner::new("bob"), &number.to_string()), Vec::new()).await.unwrap();
+    for (owner, name) in [("bob", "d"), ("bob", "e"), ("carol", "f")] {
+        store.create(of(RunOwner::new(owner), name), Vec::new()).await.unwrap();
     }
     let runs = replica.list(&alice(), 100).await.unwrap();
     assert_eq!(runs.into_iter().map(|run| run.id).collect::<Vec<_>>(), [id("first")]);
@@ -104,7 +156,7 @@ pub async fn bytes_are_limited(fresh: fn(StoreLimits) -> TestStore) {
     let other = store.create(kept("b"), Vec::new()).await.unwrap();
     let before = replica.read(&alice(), &id("b")).await.unwrap();
     let error = store.commit(&other, vec![finished(0, half())]).await.unwrap_err();
-    assert_eq!(error, StoreError::Full { limit: "bytes of one owner" });
+    assert_eq!(error, StoreError::Full { limit: ReachedLimit::OwnerBytes });
     assert_eq!(replica.read(&alice(), &id("b")).await.unwrap(), before);
 }
 
