@@ -76,7 +76,7 @@ pub(crate) struct PlannedStep {
     pub(crate) timeout: Duration,
     /// Timeout in the definition.
     pub(crate) configured_timeout: Option<Duration>,
-    /// Output of a skipped or failed step.
+    /// Output of a skipped or failed step, and of a question that the user did not answer.
     pub(crate) default_results: Option<Arc<Value>>,
     /// `onError: continue`
     pub(crate) continues: bool,
@@ -182,6 +182,12 @@ impl PlannedStep {
     /// Returns `true` if the step may end without having succeeded, and the run continues.
     pub(crate) fn may_be_skipped(&self) -> bool {
         self.condition.is_some() || self.continues
+    }
+
+    /// Returns `true` if the run may continue without an answer to the question of the step.
+    pub(crate) fn continues_without_answer(&self) -> bool {
+        let Action::Elicit(question) = &self.action else { return false };
+        [question.on_decline, question.on_cancel].contains(&ElicitationAction::Continue)
     }
 
     /// Returns the output of the step if it has no result of its own.

@@ -233,12 +233,18 @@ pub(super) fn check_reads(steps: &[PlannedStep], reads: &TemplateReads, errors: 
             errors.reject_name(&read.path, field, (found, allowed), known.iter().copied());
             continue;
         }
-        if target.may_be_skipped() && lacks_default(target, read, fields) {
-            let field = fields.first().map(String::as_str);
-            if !missing.contains(&(read.step, field)) {
-                missing.push((read.step, field));
-                reject_missing_default(target, read, field, errors);
-            }
+        let field = fields.first().map(String::as_str);
+        let cause = if target.may_be_skipped() {
+            format!("step \"{}\" may be skipped or fail", target.id)
+        } else if target.continues_without_answer() && field == Some("content") {
+            format!("the user may decline or cancel the question of step \"{}\"", target.id)
+        } else {
+            continue;
+        };
+        if lacks_default(target, read, fields) && !missing.contains(&(read.step, field)) {
+            missing.push((read.step, field));
+            let reason = format!("{} reads it, and {cause}", read.path);
+            reject_missing_default(target, field, &reason, errors);
         }
     }
 }
@@ -254,13 +260,11 @@ fn lacks_default(target: &PlannedStep, read: &StepRead, fields: &[String]) -> bo
 
 fn reject_missing_default(
     target: &PlannedStep,
-    read: &StepRead,
     field: Option<&str>,
+    reason: &str,
     errors: &mut Errors,
 ) {
     let path = format!("{}.defaultResults", target.path);
-    let id = &target.id;
-    let reason = format!("{} reads it, and step \"{id}\" may be skipped or fail", read.path);
     match field {
         None => errors.reject(path, "no value", format!("an object: {reason}")),
         Some(field) => {

@@ -80,7 +80,8 @@ pub(super) async fn ask(
     Err(StepFailure::step(&question.step, format!("too many invalid answers: {message}")))
 }
 
-/// Applies an answer: its content is the output, or `onDecline` and `onCancel` decide.
+/// Applies an answer: its content is the output, or `onDecline` and `onCancel` decide. Without an answer, `defaultResults`
+/// replace the content; `action` is always that of the user.
 pub(super) fn apply(
     step: &PlannedStep,
     plan: &PlannedQuestion,
@@ -89,7 +90,7 @@ pub(super) fn apply(
     let word = answer.action();
     let (text, action) = match answer {
         Answer::Accept(content) => {
-            let output = output(word, Some(("content", content)));
+            let output = output(word, Map::from_iter([("content".to_owned(), content)]));
             return Ok(StepCompletion { result: completed(output), skips_remaining: false });
         }
         Answer::Decline => ("the user declined the question", plan.on_decline),
@@ -99,20 +100,21 @@ pub(super) fn apply(
     match action {
         ElicitationAction::Abort => Err(StepFailure::run(RunErrorKind::Declined, &step.id, text)),
         ElicitationAction::Continue => {
-            Ok(StepCompletion { result: completed(output(word, None)), skips_remaining: false })
+            let defaults = step.fallback().as_object().cloned().unwrap_or_default();
+            Ok(StepCompletion { result: completed(output(word, defaults)), skips_remaining: false })
         }
         ElicitationAction::SkipRemaining => {
-            let output = output(word, Some(("skipped", true.into())));
+            let output = output(word, Map::from_iter([("skipped".to_owned(), true.into())]));
             Ok(StepCompletion { result: completed(output), skips_remaining: true })
         }
     }
 }
 
-fn output(action: AnswerAction, more: Option<(&str, Value)>) -> Value {
+fn output(action: AnswerAction, more: Map<String, Value>) -> Value {
     let mut output = Map::new();
     output.insert("action".to_owned(), action.as_str().into());
-    if let Some((name, value)) = more {
-        output.insert(name.to_owned(), value);
+    for (name, value) in more {
+        output.entry(name).or_insert(value);
     }
     Value::Object(output)
 }

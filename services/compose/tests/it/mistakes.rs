@@ -223,6 +223,33 @@ fn read_of_whole_output_needs_default_results() {
 }
 
 #[test]
+fn question_that_continues_needs_default_content() {
+    let steps = |more: Value, read: &str| {
+        let mut ask = json!({"id": "a", "type": "elicitation", "message": "m",
+            "schema": {"type": "object"}});
+        for (name, value) in crate::support::object(more) {
+            ask[name] = value;
+        }
+        json!([ask, call("b", json!({"dependsOn": ["a"], "arguments": {"x": read}}))])
+    };
+    let content = "{{.steps.a.output.content.n}}";
+    for setting in ["onDecline", "onCancel"] {
+        let more = json!({(setting): {"action": "continue"}});
+        let expected = "steps[0].defaultResults.content: found no value; allowed: a value: \
+            compositeTools[0].steps[1].arguments.x reads it, and the user may decline or cancel the question \
+            of step \"a\"";
+        assert_mistake(steps(more.clone(), content), expected);
+        assert_valid(steps(more.clone(), "{{.steps.a.output.action}}{{json .steps.a.output}}"));
+        let mut other = more;
+        other["defaultResults"] = json!({"n": 1});
+        assert_mistake(steps(other.clone(), content), expected);
+        other["defaultResults"] = json!({"content": {"n": 1}});
+        assert_valid(steps(other, content));
+        assert_valid(steps(json!({(setting): {"action": "skip_remaining"}}), content));
+    }
+}
+
+#[test]
 fn default_results_are_an_object() {
     assert_mistake(
         json!([call("a", json!({"defaultResults": "x"}))]),

@@ -67,10 +67,20 @@ async fn run_continues_after_declined_question() {
         (Answer::TimedOut, "onCancel", "timeout"),
     ] {
         let user = User::new([("ask", answer)]);
-        let workflow = asking(json!({ (setting): handler }));
+        let defaults = json!({"action": "none", "content": {"sure": false}, "more": 1});
+        let workflow = asking(json!({ (setting): handler, "defaultResults": defaults }));
         let out = output(TestEnv::with_user(&user).run(&workflow, json!({})).await);
-        assert_eq!(out, json!({"action": action, "sure": "<no value>"}));
+        assert_eq!(out, json!({"action": action, "sure": "false"}));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn declined_question_without_defaults_has_action() {
+    let user = User::new([("ask", Answer::Decline)]);
+    let workflow = workflow(json!([{"id": "ask", "type": "elicitation", "message": "m",
+        "schema": {"type": "object"}, "onDecline": {"action": "continue"}}]));
+    let out = output(TestEnv::with_user(&user).run(&workflow, json!({})).await);
+    assert_eq!(out, json!({"action": "decline"}));
 }
 
 #[tokio::test(start_paused = true)]

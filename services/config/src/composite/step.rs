@@ -26,7 +26,7 @@ pub struct Step {
     pub depends_on: Vec<String>,
     /// Timeout of the step.
     pub timeout: Option<Duration>,
-    /// Output if the step is skipped, or fails and the tool continues.
+    /// Output if the step is skipped, or if the tool continues after its failure or without an answer to its question.
     pub default_results: Option<Value>,
     /// Handling of the step's failure.
     pub on_error: OnError,
@@ -117,7 +117,7 @@ section! {
         depends_on: Vec<String> = Vec::new();
         /// Timeout of the step.
         timeout: Option<Duration>, [Constraint::Positive];
-        /// Output if the step is skipped, or fails and the tool continues.
+        /// Output if the step is skipped, or if the tool continues after its failure or without an answer to its question.
         default_results: Option<Value>;
         /// Handling of the step's failure.
         on_error: OnError = OnError::Abort;

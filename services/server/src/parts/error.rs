@@ -124,6 +124,38 @@ mod tests {
     }
 
     #[test]
+    fn reports_other_errors_beside_each_structural_one() {
+        for (step, path) in [
+            ("type: forEach, itemVar: a b, collection: '[1]', step: {tool: w.t}", "itemVar"),
+            ("type: forEach, itemVar: index, collection: '[1]', step: {tool: w.t}", "itemVar"),
+            ("type: forEach, collection: '[1]'", "step"),
+            ("type: elicitation, schema: {type: object}", "message"),
+            ("type: elicitation, message: '', schema: {type: object}", "message"),
+            ("type: elicitation, message: m", "schema"),
+            ("tool: w.t, timeout: 0s", "timeout"),
+            ("tool: w.t, onDecline: {action: abort}", "onDecline"),
+            ("tool: w.t, onError: {action: abort, retryCount: 2}", "onError.retryCount"),
+            ("tool: w.t, onError: {action: retry, retryCount: 11}", "onError.retryCount"),
+            ("tool: w.t, onError: {action: retry}", "onError.retryCount"),
+            ("tool: w.t, onErrr: {action: retry}", "onErrr"),
+        ] {
+            let document = format!(
+                "name: x\nincomingAuth: {{type: anonymous}}\ncompositeTools:\n- name: t\n  steps:\n\
+                \x20 - {{id: a, {step}}}\n\
+                \x20 - {{id: b, tool: w.t, dependsOn: [c]}}\n\
+                \x20 - {{id: d, tool: w.t, arguments: {{x: '{{{{if}}}}'}}}}\n"
+            );
+            let error = Parts::builder(&Egress::default()).without_telemetry().read(&document);
+            let error = error.unwrap_err();
+            let mut paths: Vec<_> = error.errors.iter().map(|error| error.path.as_str()).collect();
+            paths.sort_unstable();
+            let expected =
+                [&format!("steps[0].{path}"), "steps[1].dependsOn", "steps[2].arguments.x"];
+            assert_eq!(paths, expected.map(|path| format!("compositeTools[0].{path}")), "{step}");
+        }
+    }
+
+    #[test]
     fn omits_errors_that_follow_from_others() {
         let wrong = ConfigError::new("backends[1].url", "x", "y");
         for (path, related) in [

@@ -15,7 +15,8 @@ pub(super) fn approval() -> Value {
             {"id": "ask", "type": "elicitation", "message": "Close {{.params.id}}?",
              "schema": {"type": "object", "properties": {"why": {"type": "string", "minLength": 3}},
                 "required": ["why"]},
-             "onDecline": {"action": "skip_remaining"}, "onCancel": {"action": "continue"}},
+             "onDecline": {"action": "skip_remaining"}, "onCancel": {"action": "continue"},
+             "defaultResults": {"content": {}}},
             {"id": "act", "tool": "a.echo", "dependsOn": ["ask"], "arguments": {
                 "text": "{{.steps.ask.output.action}} {{if .steps.ask.output.content}}{{.steps.ask.output.content.why}}{{end}}",
             }},
