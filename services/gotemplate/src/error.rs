@@ -2,18 +2,21 @@
 
 /// Error in the text of a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {message}")]
-pub struct ParseError {
-    line: usize,
-    column: usize,
-    message: String,
-}
+#[error(transparent)]
+pub struct ParseError(Problem);
 
 /// Error while a template is rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {message}")]
+#[error("{problem}")]
 pub struct RenderError {
     kind: RenderErrorKind,
+    problem: Problem,
+}
+
+/// Problem at a position in a template.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
+struct Problem {
     line: usize,
     column: usize,
     message: String,
@@ -36,25 +39,25 @@ pub enum RenderErrorKind {
 
 impl ParseError {
     pub(crate) fn new((line, column): (usize, usize), message: impl Into<String>) -> Self {
-        Self { line, column, message: message.into() }
+        Self(Problem { line, column, message: message.into() })
     }
 
     /// Returns the line of the error in the template, from 1.
     #[must_use]
     pub fn line(&self) -> usize {
-        self.line
+        self.0.line
     }
 
     /// Returns the column of the error in its line: characters, from 1.
     #[must_use]
     pub fn column(&self) -> usize {
-        self.column
+        self.0.column
     }
 
     /// Returns the error and its remedy, without the position.
     #[must_use]
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 }
 
@@ -64,7 +67,7 @@ impl RenderError {
         (line, column): (usize, usize),
         message: impl Into<String>,
     ) -> Self {
-        Self { kind, line, column, message: message.into() }
+        Self { kind, problem: Problem { line, column, message: message.into() } }
     }
 
     /// Returns the kind of the error.
@@ -76,19 +79,19 @@ impl RenderError {
     /// Returns the line of the error in the template, from 1.
     #[must_use]
     pub fn line(&self) -> usize {
-        self.line
+        self.problem.line
     }
 
     /// Returns the column of the error in its line: characters, from 1.
     #[must_use]
     pub fn column(&self) -> usize {
-        self.column
+        self.problem.column
     }
 
     /// Returns the error and its remedy, without the position.
     #[must_use]
     pub fn message(&self) -> &str {
-        &self.message
+        &self.problem.message
     }
 }
 
