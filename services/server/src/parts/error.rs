@@ -149,8 +149,8 @@ mod tests {
             let error = error.unwrap_err();
             let mut paths: Vec<_> = error.errors.iter().map(|error| error.path.as_str()).collect();
             paths.sort_unstable();
-            let expected =
-                [&format!("steps[0].{path}"), "steps[1].dependsOn", "steps[2].arguments.x"];
+            let first = format!("steps[0].{path}");
+            let expected = [first.as_str(), "steps[1].dependsOn", "steps[2].arguments.x"];
             assert_eq!(paths, expected.map(|path| format!("compositeTools[0].{path}")), "{step}");
         }
     }
