@@ -17,6 +17,10 @@ use super::survey::{
 };
 use super::table::table;
 
+/// Remark on the lists of clients if the configuration has an optimizer.
+const OPTIMIZER_NOTE: &str = "\nThe optimizer is on: clients list find_tool, call_tool and the tools with a user \
+                              interface, and find the others with find_tool.\n";
+
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     #[command(flatten)]
@@ -37,14 +41,25 @@ impl Inspect {
             eprint_line(&format!("warning: {warning}"));
         }
         let info = parts.info.clone();
+        let has_optimizer = parts.settings.optimizer.is_some();
         let issuer = match &parts.auth_server {
             Some(auth_server) => Some(auth_server.check().await),
             None => None,
         };
         let survey = connect(parts, TIMEOUT).await?;
         match self.output.format {
-            OutputFormat::Text => print(&as_text(&info, issuer.as_ref(), &survey)),
-            OutputFormat::Json => print_json(&as_json(&info, issuer.as_ref(), &survey)),
+            OutputFormat::Text => {
+                print(&as_text(&info, issuer.as_ref(), &survey));
+                if has_optimizer {
+                    print(OPTIMIZER_NOTE);
+                }
+            }
+            OutputFormat::Json => {
+                let mut json = as_json(&info, issuer.as_ref(), &survey);
+                json["optimizerTools"] =
+                    if has_optimizer { json!(["find_tool", "call_tool"]) } else { json!([]) };
+                print_json(&json);
+            }
         }
         survey.broken.map_or(Ok(()), |reason| Err(Failure::Error(reason.to_owned())))
     }

@@ -103,6 +103,24 @@ fn prints_text_as_table() {
 }
 
 #[test]
+fn shows_tools_of_optimizer() {
+    let backend = McpBackend::stateless(&["x"]);
+    let text = |optimizer: &str| {
+        format!(
+            "name: x\nincomingAuth: {{type: anonymous}}\n{optimizer}\n\
+             backends: [{{name: one, url: \"{}\", transport: streamable-http}}]\n",
+            backend.url()
+        )
+    };
+    let note = "clients list find_tool, call_tool and the tools with a user interface";
+    assert!(inspect(&text("optimizer: {}"), &[]).out.contains(note));
+    assert!(!inspect(&text(""), &[]).out.contains("find_tool"));
+    let json: Value =
+        serde_json::from_str(&inspect(&text("optimizer: {}"), &["-o", "json"]).out).unwrap();
+    assert_eq!(json["optimizerTools"], json!(["find_tool", "call_tool"]));
+}
+
+#[test]
 fn shows_items_per_generation() {
     let backend = McpBackend::both(&["x", "old"], &["x", "new", "newer"]);
     let text = format!(
