@@ -41,19 +41,20 @@ impl CallerArgs {
         let Some(path) = self.claims.as_deref().filter(|_| !self.anonymous) else {
             return Ok(Identity::anonymous());
         };
-        identity_of(path)
+        identity_of(path, "give --anonymous instead of --as")
     }
 }
 
-/// Returns the caller whose claims are in a file, the value of `--as`.
-pub(crate) fn identity_of(path: &Path) -> Result<Identity, Failure> {
-    let claims = read(path)
+/// Returns the caller whose claims are in a file, the value of `--as`. `anonymous` names the options for a caller without a
+/// token.
+pub(crate) fn identity_of(path: &Path, anonymous: &str) -> Result<Identity, Failure> {
+    let claims = read(path, anonymous)
         .map_err(|problem| Failure::Usage(format!("--as {}: {problem}", path.display())))?;
     let text = |name: &str| claims.get(name).and_then(Value::as_str).unwrap_or_default();
     Ok(Identity::builder(text("iss"), text("sub")).claims(claims).build())
 }
 
-fn read(path: &Path) -> Result<Map<String, Value>, String> {
+fn read(path: &Path, anonymous: &str) -> Result<Map<String, Value>, String> {
     let size = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?.len();
     if size > MAX_CLAIMS_SIZE {
         return Err(format!("has {size} bytes, and {MAX_CLAIMS_SIZE} at most are read"));
@@ -71,9 +72,9 @@ fn read(path: &Path) -> Result<Map<String, Value>, String> {
         Some(Value::String(subject)) if !subject.is_empty() => {}
         Some(_) => return Err("sub must be a string that is not empty".to_owned()),
         None => {
-            return Err("sub is missing: every token has one. For a caller without a token, \
-                        --anonymous instead of --as"
-                .to_owned());
+            return Err(format!(
+                "sub is missing: every token has one. For a caller without a token, {anonymous}"
+            ));
         }
     }
     match claims.get("iss") {

@@ -43,8 +43,10 @@ pub(crate) struct Search {
 
 impl Search {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let identity =
-            self.claims.as_deref().map_or_else(|| Ok(Identity::anonymous()), identity_of)?;
+        let identity = self.claims.as_deref().map_or_else(
+            || Ok(Identity::anonymous()),
+            |claims| identity_of(claims, "leave out --as"),
+        )?;
         if self.description.trim().is_empty() {
             return Err(Failure::Usage("DESCRIPTION must not be empty".to_owned()));
         }

@@ -107,6 +107,19 @@ fn search_tells_ranks_by_meaning_and_errors() {
 }
 
 #[test]
+fn claims_without_subject_name_own_options() {
+    let folder = Folder::new();
+    let claims = folder.write("claims.json", "{}");
+    let sections = "incomingAuth: {type: anonymous}\noptimizer: {}";
+    let ended = search(&folder, sections, &["x", "--as", &claims]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    assert!(
+        ended.err.contains("leave out --as") && !ended.err.contains("--anonymous"),
+        "{ended:?}"
+    );
+}
+
+#[test]
 fn search_requires_optimizer() {
     let folder = Folder::new();
     let none = search(&folder, "incomingAuth: {type: anonymous}", &["x"]);
