@@ -2,7 +2,7 @@
 
 use clap::Args;
 use vmcp_config::{Authz, File, IncomingMethod};
-use vmcp_core::{Generation, Identity, STATEFUL, STATELESS};
+use vmcp_core::{Generation, Identity, ItemKind, STATEFUL, STATELESS};
 use vmcp_server::parts::PolicyEvaluator;
 
 use super::args::{CallArguments, CallerArgs};
@@ -56,6 +56,8 @@ impl Explain {
             eprint_line(&format!("note: {note}"));
         }
         let evaluator = parts.incoming_auth.policy_evaluator();
+        let workflows = parts.settings.rules.workflows.iter();
+        let composites: Vec<_> = workflows.map(|workflow| workflow.name().to_owned()).collect();
         let (resolved, survey) = if self.offline {
             (self.what.unverified(), None)
         } else {
@@ -74,7 +76,11 @@ impl Explain {
         let hidden_step = decided.as_ref().and_then(|(target, _)| {
             Some(hidden_step(target, &evaluator.permissions(&identity))?.name.clone())
         });
-        let output = ExplainOutput { identity: &identity, decided, hidden_step, lists };
+        let step_notes = match &decided {
+            Some((target, _)) if is_composite(target, &composites) => step_notes(self.offline),
+            _ => &[],
+        };
+        let output = ExplainOutput { identity: &identity, decided, hidden_step, step_notes, lists };
         match self.output.format {
             OutputFormat::Text => print(&output.text()),
             OutputFormat::Json => print_json(&output.json()),
@@ -100,6 +106,20 @@ fn decided(
 ) -> (ResolvedTarget, vmcp_cedar::Explanation) {
     let explained = evaluator.explain(identity, &resolved.item(), arguments.map(str::as_bytes));
     (resolved, explained)
+}
+
+/// Returns `true` for a composite tool. Other tools have a backend, unless no backend was asked.
+fn is_composite(target: &ResolvedTarget, composites: &[String]) -> bool {
+    target.kind == ItemKind::Tool && target.backend.is_none() && composites.contains(&target.name)
+}
+
+/// Returns the parts of a composite tool's authorization that the explanation does not contain.
+fn step_notes(offline: bool) -> &'static [&'static str] {
+    const ARGUMENTS: &str =
+        "each step of the composite tool is authorized with its own arguments when it starts";
+    const OFFLINE: &str =
+        "the tools of its steps are not checked offline: a hidden one hides the composite tool";
+    if offline { &[OFFLINE, ARGUMENTS] } else { &[ARGUMENTS] }
 }
 
 /// Returns remarks on the configuration that the reader of the explanation needs.

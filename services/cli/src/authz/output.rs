@@ -25,6 +25,8 @@ pub(crate) struct ExplainOutput<'a> {
     pub(crate) decided: Option<(ResolvedTarget, Explanation)>,
     /// Tool of a step that hides a composite tool from the caller.
     pub(crate) hidden_step: Option<String>,
+    /// Remarks on the authorization of a composite tool's steps; empty for other items.
+    pub(crate) step_notes: &'static [&'static str],
     pub(crate) lists: Option<Lists>,
 }
 
@@ -70,6 +72,9 @@ impl ExplainOutput<'_> {
                 _ = writeln!(out, "a step calls {step}, which is hidden from the caller");
             }
             out.push_str(&reasons(explained));
+            for note in self.step_notes {
+                out.extend([note, "\n"]);
+            }
         }
         if let Some(lists) = &self.lists {
             if !out.is_empty() {
@@ -101,6 +106,9 @@ impl ExplainOutput<'_> {
             if self.hidden_step.is_some() {
                 (out["verdict"], out["visible"]) = ("hidden".into(), false.into());
             }
+        }
+        if !self.step_notes.is_empty() {
+            out["stepNotes"] = json!(self.step_notes);
         }
         out["subject"] = self.identity.subject().into();
         if let Some(lists) = &self.lists {

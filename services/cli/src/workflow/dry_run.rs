@@ -91,6 +91,21 @@ pub(super) fn check_names<'a>(
     }
 }
 
+/// Rejects answers to steps that ask nothing.
+pub(super) fn check_questions<'a>(
+    workflow: &Workflow,
+    mut given: impl Iterator<Item = &'a String>,
+) -> Result<(), Failure> {
+    let steps = workflow.steps().filter(|step| step.kind == "elicitation");
+    let asking: Vec<_> = steps.map(|step| step.id).collect();
+    let Some(name) = given.find(|name| !asking.contains(&name.as_str())) else { return Ok(()) };
+    let asking = if asking.is_empty() { "none".to_owned() } else { asking.join(", ") };
+    Err(Failure::Usage(format!(
+        "--answers names the step \"{name}\", which asks nothing; the steps of {} that ask are: {asking}",
+        workflow.name()
+    )))
+}
+
 /// Returns the result that was given for the step.
 fn respond(call: &ToolCall, results: &Value) -> ToolOutcome {
     let arguments = Value::Object(call.arguments.clone());

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use vmcp_core::code;
 
 use super::answers::{self, Answers};
-use super::dry_run::{DryRun, check_names};
+use super::dry_run::{DryRun, check_names, check_questions};
 use crate::call::{as_text, object};
 use crate::config::{ConfigFile, LoadedConfig};
 use crate::output::{Failure, OutputArgs, OutputFormat, block_on, eprint_line, print, print_json};
@@ -51,6 +51,7 @@ impl Run {
         }
         let workflow = super::find(&parts.settings.rules.workflows, &tool)?.clone();
         check_names(&workflow, "--answers", answers.steps())?;
+        check_questions(&workflow, answers.steps())?;
         if is_dry {
             return DryRun { workflow, arguments, answers, results }.run(output.format).await;
         }

@@ -175,6 +175,16 @@ fn answers_to_unknown_steps_are_rejected() {
 }
 
 #[test]
+fn answers_to_steps_without_question_are_rejected() {
+    let env = TestEnv::new(&report());
+    let run = ["workflow", "run", "--tool", "report", "--arguments", r#"{"id": "seven"}"#];
+    let ended = env.run(&[&run[..], &["--answers", r#"{"read": {"n": 7}}"#]].concat());
+    let message = "the step \"read\", which asks nothing; the steps of report that ask are: ask";
+    assert!(ended.code == 2 && ended.err.contains(message), "{ended:?}");
+    assert!(env.backend.messages().is_empty());
+}
+
+#[test]
 fn dry_run_calls_no_tool() {
     let env = TestEnv::new(&report());
     let run = [
@@ -224,6 +234,13 @@ fn inspect_and_explain_know_composite_tools() {
         let visible = found["visibleItems"]["tools"]["visible"].as_array().unwrap();
         assert_eq!(visible.contains(&json!("reads")), verdict == "permitted", "{found}");
     }
+    let arguments = "each step of the composite tool is authorized with its own arguments";
+    let ended = env.run(&["authz", "explain", "--as", &ann, "--tool", "reads"]);
+    assert!(ended.out.contains(arguments) && !ended.out.contains("offline"), "{ended:?}");
+    let offline = ["authz", "explain", "--as", &bob, "--tool", "reads", "--offline"];
+    let ended = env.run(&offline);
+    assert!(ended.out.contains("not checked offline"), "{ended:?}");
+    assert_eq!(env.json(0, &offline)["stepNotes"].as_array().unwrap().len(), 2);
     let ended = env.run(&["authz", "explain", "--as", &bob, "--tool", "absent"]);
     assert!(ended.code == 2 && ended.err.contains("a.absent"), "{ended:?}");
 }
