@@ -16,7 +16,7 @@ pub mod workflow;
 
 pub use vmcp_core::{Backend, BoxError, RequestContext};
 
-pub use self::trace_link::trace_context_of;
+pub use self::trace_link::{later_context, trace_context_of};
 
 pub use self::{
     attributes::Route,

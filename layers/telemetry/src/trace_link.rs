@@ -57,6 +57,20 @@ pub(crate) fn child_context(cause: &RequestContext) -> Option<(RequestContext, S
     Some((context, position))
 }
 
+/// Returns a context for what a request causes after its end: it has its place in the trace, not its message. `None` for a
+/// request that no telemetry layer observes.
+#[must_use]
+pub fn later_context(request_context: &RequestContext) -> Option<RequestContext> {
+    let link = request_context.extension::<TraceLink>()?;
+    let context = RequestContext::default();
+    context.set_extension(Arc::new(TraceLink {
+        recorder: Arc::clone(&link.recorder),
+        header: None,
+        position: link.position(request_context).clone().into(),
+    }));
+    Some(context)
+}
+
 impl TraceLink {
     pub(crate) fn new(recorder: &Arc<Inner>, header: Option<TraceContext>) -> Self {
         Self { recorder: Arc::clone(recorder), header, position: OnceLock::new() }

@@ -26,7 +26,7 @@ use vmcp_wire::{Key, find, members};
 
 use self::elicit::SessionElicit;
 use self::input_required::RoundState;
-use self::observe::CallObserver;
+use self::observe::{CallObserver, EndObserver};
 use self::outcome::Answer;
 use self::step_calls::StepCalls;
 pub(crate) use self::task::{
@@ -218,16 +218,27 @@ impl CompositeCall {
         let progress = self.progress_token().map(Bytes::copy_from_slice);
         let observer = Arc::new(CallObserver::new(&self.call, &self.name, progress, stream));
         let calls = StepCalls::new(self, stream, &observer);
-        let context = self.context(calls, self.elicitation(stream), observer);
+        let context =
+            self.context(calls, self.elicitation(stream), Arc::<CallObserver>::clone(&observer));
         let workflow = &self.composite().workflow;
+        let suspended = &self.call.context.workflows.suspended;
         let (owner, outcome) = match action {
             RunAction::Start(request) => {
                 (request.owner.clone(), run(workflow, request, &context).await)
             }
             RunAction::Resume(request) => {
-                (request.owner.clone(), resume(workflow, request, &context).await)
+                let (id, owner) = (request.id.clone(), request.owner.clone());
+                let outcome = resume(workflow, request, &context).await;
+                if observer.is_over() {
+                    suspended.remove(&id);
+                }
+                (owner, outcome)
             }
         };
+        if let Outcome::InputRequired(input) = &outcome {
+            let observer = EndObserver::new(&self.call, &self.name);
+            suspended.insert(workflow, owner.clone(), input, observer);
+        }
         match outcome {
             Outcome::Completed(output) => Answer::completed(&self.call, &output),
             Outcome::InputRequired(input) => Answer::input_required(&self.call, &owner, &input),

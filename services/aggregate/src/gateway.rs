@@ -108,6 +108,7 @@ fn dispatcher(
             clock,
             jitter: Jitter::system(),
             counters: Arc::default(),
+            suspended: Arc::default(),
         },
         max_buffered_bytes,
         detached_timeout,
@@ -138,13 +139,15 @@ fn sessions(limits: &Limits, ring: &KeyRing) -> SessionStore {
     store.with_seal(SessionSeal::new(ring.clone(), limits.clock.clone()))
 }
 
-/// Removes ended and expired state.
-fn sweep(dispatcher: &Dispatcher) {
+/// Removes ended and expired state, and ends runs without answers.
+async fn sweep(dispatcher: &Dispatcher) {
     dispatcher.sessions.sweep();
     dispatcher.bridge.sessions.sweep();
     dispatcher.list_views.sweep();
     dispatcher.tool_sets.sweep();
     dispatcher.context.catalogs.sweep();
+    let workflows = &dispatcher.context.workflows;
+    workflows.suspended.end_unanswered(workflows).await;
 }
 
 impl Gateway {
@@ -165,7 +168,7 @@ impl Gateway {
         let sweeper = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(SWEEP_INTERVAL).await;
-                sweep(&sweeping);
+                sweep(&sweeping).await;
             }
         });
         let preparing = Arc::clone(&dispatcher);

@@ -1,5 +1,7 @@
 //! Store, clock and randomness of the runs of composite tools.
 
+mod suspended_runs;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vmcp_compose::{Jitter, RunEvent, RunOwner, StepStatus, WorkflowStore};
 use vmcp_core::{Clock, Identity, network};
 
+pub(crate) use self::suspended_runs::SuspendedRuns;
 use crate::seal::principal;
 use crate::status::WorkflowCounts;
 
@@ -17,6 +20,7 @@ pub(crate) struct WorkflowContext {
     pub(crate) clock: Clock,
     pub(crate) jitter: Jitter,
     pub(crate) counters: Arc<RunCounters>,
+    pub(crate) suspended: Arc<SuspendedRuns>,
 }
 
 /// Returns the key of the owner of a caller's runs. Anonymous callers have one for each address, or for each /64 network of

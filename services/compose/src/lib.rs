@@ -31,7 +31,7 @@ pub use self::{
     },
     run::{
         InputRequired, Jitter, Outcome, ResumeRequest, RoundAnswers, RunContext, RunOutput,
-        RunRequest, keep_answers, resume, run,
+        RunRequest, end_unanswered, keep_answers, resume, run,
     },
     schema::JsonSchema,
     store::{

@@ -16,6 +16,7 @@ mod resumption;
 mod retry;
 mod scope;
 mod start;
+mod unanswered;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use vmcp_core::Clock;
 
 pub use self::entry::{resume, run};
 pub use self::kept_answers::keep_answers;
+pub use self::unanswered::end_unanswered;
 use crate::{
     Answer, Elicitation, Question, RunError, RunId, RunObserver, RunOwner, ToolLookup,
     WorkflowStore,

@@ -24,6 +24,8 @@ pub(super) struct CallObserver {
     counters: Arc<RunCounters>,
     /// `true` while each running step waits for the user. Relaxed: the events of one run come one after the other.
     is_waiting: AtomicBool,
+    /// `true` after the end of the run. Relaxed for the same reason.
+    is_over: AtomicBool,
 }
 
 impl CallObserver {
@@ -40,12 +42,18 @@ impl CallObserver {
             telemetry: RunTelemetry::of(call.request_context.as_ref(), workflow),
             counters: Arc::clone(&call.context.workflows.counters),
             is_waiting: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
         }
     }
 
     /// Returns the context that the requests of a step continue, if they are traced.
     pub(super) fn step_context(&self, step: &str) -> Option<RequestContext> {
         self.telemetry.as_ref()?.step_context(step)
+    }
+
+    /// Returns `true` if the run ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
     /// Counts the run among those that wait for the user until its next event.
@@ -78,6 +86,35 @@ impl CallObserver {
     }
 }
 
+/// Observer of a suspended run's end without another request.
+pub(super) struct EndObserver {
+    audit: Option<RunAudit>,
+    telemetry: Option<RunTelemetry>,
+    counters: Arc<RunCounters>,
+}
+
+impl EndObserver {
+    pub(super) fn new(call: &Call, workflow: &str) -> Self {
+        Self {
+            audit: RunAudit::of(call, workflow),
+            telemetry: RunTelemetry::later(call.request_context.as_ref(), workflow),
+            counters: Arc::clone(&call.context.workflows.counters),
+        }
+    }
+}
+
+impl RunObserver for EndObserver {
+    fn observe(&self, event: &RunEvent<'_>) {
+        self.counters.count(event);
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.observe(event);
+        }
+        if let Some(audit) = &self.audit {
+            audit.observe(event);
+        }
+    }
+}
+
 impl RunObserver for CallObserver {
     fn observe(&self, event: &RunEvent<'_>) {
         self.count_wait(event);
@@ -90,6 +127,9 @@ impl RunObserver for CallObserver {
         }
         if let RunEvent::StepFinished { step, status, done, steps, .. } = *event {
             self.progress(step, status, done, steps);
+        }
+        if matches!(event, RunEvent::RunFinished { .. }) {
+            self.is_over.store(true, Ordering::Relaxed);
         }
     }
 }

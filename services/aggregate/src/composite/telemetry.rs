@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use vmcp_compose::{RunError, RunErrorKind, RunEvent, StepStatus};
 use vmcp_core::{RequestContext, lock};
+use vmcp_telemetry::later_context;
 use vmcp_telemetry::metrics::{RunOutcome, StepOutcome};
 use vmcp_telemetry::workflow::{RunObserver, StepObserver};
 
@@ -31,6 +32,12 @@ impl RunTelemetry {
     /// Creates the recorder for a request, if a layer observes it.
     pub(super) fn of(request: Option<&RequestContext>, workflow: &str) -> Option<Self> {
         let request = request.filter(|request| request.has_extension())?.clone();
+        Some(Self { workflow: workflow.to_owned(), request, state: Mutex::default() })
+    }
+
+    /// Creates the recorder of what happens to a run after the end of this request.
+    pub(super) fn later(request: Option<&RequestContext>, workflow: &str) -> Option<Self> {
+        let request = later_context(request?)?;
         Some(Self { workflow: workflow.to_owned(), request, state: Mutex::default() })
     }
 

@@ -9,6 +9,7 @@ mod places;
 mod questions;
 mod result_limits;
 mod step_tools;
+mod suspended;
 mod tasks;
 
 use std::sync::Arc;

@@ -20,6 +20,7 @@ use vmcp_aggregate::settings::{
     BackendService, BackendSettings, Checks, CredentialAdvice, Limits, PartialFailure, Rules,
     ServiceWrapper, Settings, Sharing, Transport,
 };
+use vmcp_audit::Auditor;
 use vmcp_core::{
     Backend, Body, BoxError, Caller, CallerPermissions, Generation, Identity, McpRequest,
     NotSentError, RequestContext,
@@ -439,6 +440,8 @@ pub(crate) struct Client {
     /// Address of the client, if known.
     pub(crate) address: Option<SocketAddr>,
     pub(crate) session: Option<http::HeaderValue>,
+    /// Auditor of the requests, as the audit layer inserts it.
+    pub(crate) auditor: Option<Auditor>,
 }
 
 /// Outcome of a request.
@@ -471,9 +474,16 @@ impl Client {
             subject => Identity::new("https://idp.test", subject),
         };
         let gateway = gateway.clone();
-        let (permissions, address, session) = (None, None, None);
-        let mut client =
-            Self { gateway, generation, identity, permissions, capabilities, address, session };
+        let mut client = Self {
+            gateway,
+            generation,
+            identity,
+            permissions: None,
+            capabilities,
+            address: None,
+            session: None,
+            auditor: None,
+        };
         if generation == Generation::Stateful {
             let hello = json!({"protocolVersion": "2025-11-25", "capabilities": client.capabilities,
                                "clientInfo": {"name": "c", "version": "1"}});
@@ -486,6 +496,11 @@ impl Client {
 
     pub(crate) fn with(mut self, permissions: CallerPermissions) -> Self {
         self.permissions = Some(permissions);
+        self
+    }
+
+    pub(crate) fn audited(mut self, auditor: Auditor) -> Self {
+        self.auditor = Some(auditor);
         self
     }
 
@@ -546,6 +561,9 @@ impl Client {
         }
         if let Some(address) = self.address {
             extensions.insert(address);
+        }
+        if let Some(auditor) = &self.auditor {
+            extensions.insert(auditor.clone());
         }
         if let Some(session) = &self.session {
             request.headers_mut().insert("mcp-session-id", session.clone());

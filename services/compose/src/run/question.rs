@@ -7,6 +7,7 @@ use tokio::time::{Instant, timeout_at};
 use vmcp_config::composite::ElicitationAction;
 
 use super::failure::StepFailure;
+use super::unanswered::NOT_ANSWERED;
 use crate::limits::{MAX_ANSWER_BYTES, MAX_ELICITATION_DEPTH, depth, json_bytes};
 use crate::plan::{PlannedQuestion, PlannedStep};
 use crate::record::null;
@@ -95,7 +96,7 @@ pub(super) fn apply(
         }
         Answer::Decline => ("the user declined the question", plan.on_decline),
         Answer::Cancel => ("the user cancelled the question", plan.on_cancel),
-        Answer::TimedOut => ("the user did not answer in time", plan.on_cancel),
+        Answer::TimedOut => (NOT_ANSWERED, plan.on_cancel),
     };
     match action {
         ElicitationAction::Abort => Err(StepFailure::run(RunErrorKind::Declined, &step.id, text)),

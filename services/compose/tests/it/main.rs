@@ -28,4 +28,5 @@ mod sizes;
 mod support;
 mod suspension;
 mod timeouts;
+mod unanswered;
 mod writes;
