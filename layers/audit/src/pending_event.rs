@@ -15,6 +15,9 @@ use crate::{
     Outcome, PayloadExcerpt, message, source,
 };
 
+/// Error of a stream that ended without the response.
+const CANCELLED: &str = "the client cancelled the request or ended its session";
+
 /// Event of an operation in progress. Recorded on drop with the facts known by then, unless completed before.
 #[derive(Debug)]
 pub(crate) struct PendingEvent(Option<Box<Operation>>);
@@ -157,6 +160,14 @@ impl Operation {
             details.error_code = *code;
             details.error_message.clone_from(message);
         }
+        let is_cancelled = settings.detect_application_errors
+            && self.request_context.is_cancelled()
+            && completion == Completion::Complete
+            && !detection.response_passed;
+        if is_cancelled {
+            details.error_message =
+                Some(PayloadExcerpt::new(CANCELLED.as_bytes(), MAX_ERROR_MESSAGE));
+        }
         details.duration = Some(self.started_at.elapsed());
         details.size = self.status.is_some().then_some(size);
         details.backend = self.request_context.backend().cloned();
@@ -166,7 +177,7 @@ impl Operation {
         details.cancelled = completion == Completion::Cancelled && !detection.response_passed;
         let event = Event {
             kind,
-            outcome: self.outcome(&details, &detection, completion),
+            outcome: self.outcome(&details, &detection, completion, is_cancelled),
             at: self.auditor.now(),
             caller: self.request_context.identity().cloned(),
             client: message.and_then(message::client),
@@ -205,6 +216,7 @@ impl Operation {
         details: &EventDetails,
         detection: &DetectionResult,
         completion: Completion,
+        is_cancelled: bool,
     ) -> Outcome {
         // An outage of the identity provider is not a denial.
         let is_server_error = self.status.is_some_and(|status| status.is_server_error());
@@ -222,7 +234,7 @@ impl Operation {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Outcome::Denied,
             status if status.is_client_error() => Outcome::Failure,
             status if status.is_server_error() => Outcome::Error,
-            _ if detection.error.is_some() => Outcome::ApplicationError,
+            _ if detection.error.is_some() || is_cancelled => Outcome::ApplicationError,
             _ if completion == Completion::Aborted && !detection.response_passed => Outcome::Error,
             _ if details.cancelled => Outcome::Failure,
             _ => Outcome::Success,

@@ -23,6 +23,7 @@ struct Fields {
     backend: OnceLock<Backend>,
     denied: OnceLock<&'static str>,
     error: OnceLock<i64>,
+    cancelled: OnceLock<()>,
     extension: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -91,6 +92,17 @@ impl RequestContext {
     /// Records the code of a backend's JSON-RPC error.
     pub fn record_error(&self, code: i64) {
         _ = self.0.error.set(code);
+    }
+
+    /// Returns `true` if the client cancelled the request, or ended its session, before the response.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.get().is_some()
+    }
+
+    /// Records that the client cancelled the request or ended its session, for responses that end without a message.
+    pub fn record_cancelled(&self) {
+        _ = self.0.cancelled.set(());
     }
 
     /// Sets the state that [`Self::extension`] returns for each request to a backend that this request causes. Telemetry

@@ -203,7 +203,9 @@ impl Call {
     /// Returns the entry of the request in its session.
     pub(crate) fn active(&self) -> &Arc<ActiveCall> {
         self.active.get_or_init(|| match self.origin {
-            Origin::Client | Origin::CallTool => ActiveCall::of_client(self.id()),
+            Origin::Client | Origin::CallTool => {
+                ActiveCall::of_client(self.id(), self.request_context.clone())
+            }
             Origin::Step => ActiveCall::of_step(self.id()),
         })
     }

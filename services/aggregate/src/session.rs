@@ -334,6 +334,10 @@ impl Session {
             let cancels = calls.filter_map(|call| call.cancellation().request(SESSION_ENDED));
             slot.close(cancels.collect());
         }
+        // Before their streams end.
+        for call in &calls {
+            call.record_cancelled();
+        }
         // Created if missing, so it rejects later insertions.
         self.streams().end();
         for call in &calls {

@@ -90,6 +90,7 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
     };
     let cancellation = running.backend_cancellation();
     let under_way = cancellation.and_then(|it| Some((it.disarm()?, &it.slot.backend)));
+    running.record_cancelled();
     running.cancelled.notify_one();
     if let Some((backend_session, backend)) = under_way {
         let request = backend_session.sign(post(backend, &call.caller, call.message.bytes.clone()));

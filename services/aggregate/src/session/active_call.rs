@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use vmcp_core::RequestContext;
 use vmcp_timeout::TimeoutControl;
 
 use super::cancellation::Cancellation;
@@ -28,6 +29,8 @@ pub(crate) struct ActiveCall {
     pub(crate) cancelled: Notify,
     /// Set when the client disconnects before the response.
     departure: OnceLock<Disconnect>,
+    /// Record of the client's request, if it is observed.
+    request_context: Option<RequestContext>,
     /// Stream for the response, if it needs one.
     stream: OnceLock<Arc<Stream>>,
 }
@@ -41,16 +44,16 @@ pub(crate) struct ActiveCallGuard {
 
 impl ActiveCall {
     /// Creates the entry of the client's request with this id.
-    pub(crate) fn of_client(id: Bytes) -> Arc<Self> {
-        Self::new(id, false)
+    pub(crate) fn of_client(id: Bytes, request_context: Option<RequestContext>) -> Arc<Self> {
+        Self::new(id, false, request_context)
     }
 
     /// Creates the entry of a composite tool's step with this id.
     pub(crate) fn of_step(id: Bytes) -> Arc<Self> {
-        Self::new(id, true)
+        Self::new(id, true, None)
     }
 
-    fn new(id: Bytes, is_step: bool) -> Arc<Self> {
+    fn new(id: Bytes, is_step: bool, request_context: Option<RequestContext>) -> Arc<Self> {
         Arc::new(Self {
             id,
             is_step,
@@ -58,6 +61,7 @@ impl ActiveCall {
             hold: TimeoutControl::new(),
             cancelled: Notify::new(),
             departure: OnceLock::new(),
+            request_context,
             stream: OnceLock::new(),
         })
     }
@@ -72,6 +76,13 @@ impl ActiveCall {
     /// Returns the means to cancel the request, if it is at a backend.
     pub(crate) fn backend_cancellation(&self) -> Option<&Cancellation> {
         self.cancellation.get()
+    }
+
+    /// Records that the client cancelled the request or ended its session.
+    pub(crate) fn record_cancelled(&self) {
+        if let Some(request_context) = &self.request_context {
+            request_context.record_cancelled();
+        }
     }
 
     /// Records that the client disconnected before the response. Returns `false` if that is already known.

@@ -56,6 +56,14 @@ impl Audited {
         runs.into_iter().map(describe).collect()
     }
 
+    /// Returns the outcomes of the calls of tools.
+    fn calls(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
+        let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let calls = events.filter(|event| event["type"] == "mcp_tool_call");
+        calls.map(|event| event["outcome"].as_str().unwrap().to_owned()).collect()
+    }
+
     /// Waits until the last event is written, and asserts that these are all, in this order.
     async fn assert(&self, expected: &[&str]) {
         until("the events are written", async || self.events().len() >= expected.len()).await;
@@ -142,4 +150,29 @@ async fn records_one_start_of_resumed_runs() {
     let mut second = Caller::stateless_with(url, json!({"elicitation": {"form": {}}}));
     second.result("tools/call", params).await.unwrap();
     audited.assert(&after_question(ACCEPTED)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_calls_are_no_success() {
+    for ends_session in [false, true] {
+        let audited = Audited::start(if ends_session { "deleted" } else { "cancelled" }).await;
+        let mut caller = session(&audited.gateway).await;
+        let request = caller.request("tools/call", json!({"name": "strict"}));
+        let headers = caller.headers(&request);
+        let mut line = vmcp_tests::caller::Line::to(audited.gateway.url());
+        let id = request["id"].clone();
+        let call = tokio::spawn(async move { line.post(&headers, &request).await });
+        until("the question is open", async || audited.events().len() == ASKED.len()).await;
+        if ends_session {
+            caller.leave().await.unwrap();
+        } else {
+            let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                "params": {"requestId": id}});
+            assert_eq!(caller.post(&cancel).await.unwrap().status, 202);
+        }
+        _ = call.await.unwrap();
+        until("the call is recorded", async || !audited.calls().is_empty()).await;
+        assert_eq!(audited.calls(), ["application_error"], "session ended: {ends_session}");
+        audited.assert(&after_question(["step_failed ask failure", "failed failure"])).await;
+    }
 }

@@ -41,6 +41,37 @@ async fn records_stream_at_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn cancelled_stream_without_response_is_application_error() {
+    for (sent, detects, outcome) in [
+        (
+            "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n".to_owned(),
+            true,
+            Outcome::ApplicationError,
+        ),
+        (": \n\n".to_owned(), true, Outcome::ApplicationError),
+        (format!("data: {RESULT}\n\n"), true, Outcome::Success),
+        (": \n\n".to_owned(), false, Outcome::Success),
+    ] {
+        let fixture = Fixture::new(AuditSettings {
+            detect_application_errors: detects,
+            ..AuditSettings::default()
+        });
+        let (mut sender, response) = channel("text/event-stream");
+        let mut request = post();
+        let request_context = RequestContext::of(request.extensions_mut());
+        let call = fixture.layer.layer(once(CALL, response)).oneshot(request).await.unwrap();
+        sender.send_data(Bytes::from(sent)).await.unwrap();
+        request_context.record_cancelled();
+        drop(sender);
+        call.into_body().collect().await.unwrap();
+        let Event { outcome: recorded, details, .. } = fixture.event();
+        assert_eq!(recorded, outcome);
+        let is_error = outcome == Outcome::ApplicationError;
+        assert_eq!((details.error_message.is_some(), details.cancelled), (is_error, false));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn truncated_stream_without_response_is_error() {
     for (first, outcome) in [
         ("data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n".to_owned(), Outcome::Error),
