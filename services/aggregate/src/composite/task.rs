@@ -1,6 +1,7 @@
 //! Runs of composite tools as tasks (`io.modelcontextprotocol/tasks`): a client that declares the extension gets a task in
 //! place of the result, and the run continues while no client is connected.
 
+mod cancel;
 mod drive;
 mod follow;
 mod request;

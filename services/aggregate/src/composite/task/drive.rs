@@ -65,7 +65,8 @@ async fn act(
     let stream = Stream::ended();
     let observer = Arc::new(CallObserver::new(&composite.call, &composite.name, None, &stream));
     let calls = StepCalls::of_task(composite, &task.latest, &stream, &observer);
-    let observer = TaskObserver { inner: observer, started: Arc::clone(started) };
+    let observer =
+        TaskObserver { inner: observer, started: Arc::clone(started), task: Arc::clone(task) };
     let elicitation = if task.id.may_ask { Elicitation::Suspend } else { Elicitation::Unsupported };
     let context = composite.context(calls, elicitation, Arc::new(observer));
     let workflow = &composite.composite().workflow;
@@ -94,10 +95,11 @@ fn signal(started: &StartSignal, outcome: Started) {
     }
 }
 
-/// Observer that reports the start of a run.
+/// Observer that reports the start of a run, and the cancellation of one that is aborted.
 struct TaskObserver {
     inner: Arc<CallObserver>,
     started: StartSignal,
+    task: Arc<TaskRun>,
 }
 
 impl RunObserver for TaskObserver {
@@ -105,6 +107,11 @@ impl RunObserver for TaskObserver {
         if matches!(event, RunEvent::RunStarted { .. }) {
             signal(&self.started, Ok(()));
         }
-        self.inner.observe(event);
+        match (*event, self.task.cancellation()) {
+            (RunEvent::RunInterrupted { duration }, Some(error)) => {
+                self.inner.observe(&RunEvent::RunFinished { error: Some(error), duration });
+            }
+            _ => self.inner.observe(event),
+        }
     }
 }

@@ -10,6 +10,7 @@ use vmcp_compose::{
 use vmcp_core::{Body, Rejection};
 use vmcp_wire::Key;
 
+use super::cancel::cancel;
 use super::view::{TaskView, is_ready};
 use super::{RETRY_AFTER, TaskRuns, rejection, result, store_rejection};
 use crate::bridge::Bridge;
@@ -32,9 +33,8 @@ pub(crate) async fn request(
     let unknown = || Rejection::not_found("task", id);
     // A client that lost access to a tool may still cancel its tasks.
     if method == "tasks/cancel" {
-        let cancelled = workflows.store.cancel(&task.owner, &task.run).await;
+        let cancelled = cancel(task_runs, call, &task).await;
         cancelled.map_err(|error| store_rejection(error, unknown))?;
-        task_runs.abort(&task);
         return Ok(acknowledged(call));
     }
     let composite = visible((bridge, task_runs), call, &task).await?.ok_or_else(|| {

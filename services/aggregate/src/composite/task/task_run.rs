@@ -21,6 +21,8 @@ pub(super) struct TaskRun {
     /// Notified when the state of the task may have changed.
     pub(super) changed: Notify,
     abort: OnceLock<AbortHandle>,
+    /// Error of a run that its owner cancelled.
+    cancellation: OnceLock<RunError>,
 }
 
 /// Outcome of the start of a run: `Ok` once the store has it.
@@ -34,12 +36,24 @@ impl TaskRun {
             wake: Notify::new(),
             changed: Notify::new(),
             abort: OnceLock::new(),
+            cancellation: OnceLock::new(),
         }
     }
 
     /// Sets the task that executes the run, once.
     pub(super) fn set_task(&self, task: AbortHandle) {
         _ = self.abort.set(task);
+    }
+
+    /// Ends the run with the error that the store has.
+    pub(super) fn cancel(&self, error: RunError) {
+        _ = self.cancellation.set(error);
+        self.abort();
+    }
+
+    /// Returns the error of a run that its owner cancelled.
+    pub(super) fn cancellation(&self) -> Option<&RunError> {
+        self.cancellation.get()
     }
 
     pub(super) fn abort(&self) {

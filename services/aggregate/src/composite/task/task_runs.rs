@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 use tracing::Instrument;
-use vmcp_compose::{ResumeRequest, RunId};
+use vmcp_compose::{ResumeRequest, RunError, RunId};
 use vmcp_core::{Rejection, lock};
 
 use super::drive::drive;
@@ -87,10 +87,10 @@ impl TaskRuns {
     }
 
     /// Ends a run that was cancelled, with the calls of its steps.
-    pub(super) fn abort(&self, id: &RunTaskId) {
+    pub(super) fn abort(&self, id: &RunTaskId, cancellation: RunError) {
         let run = lock(&self.0).runs.remove(&id.run);
         if let Some(run) = run {
-            run.abort();
+            run.cancel(cancellation);
             run.changed.notify_waiters();
         }
     }

@@ -1,5 +1,6 @@
 //! Runs of composite tools as tasks.
 
+mod audit;
 mod interruptions;
 mod limits;
 mod notifications;
