@@ -89,7 +89,8 @@ pub(crate) struct Serve {
     /// A file with a key, such as from `openssl rand -hex 32`, or a directory of such files, the newest name first. Keys
     /// seal what clients carry between requests, so that each replica with the same keys accepts it. All keys open; a new
     /// one seals five minutes after its file was written. To rotate, put the new key first. Changed files are read again.
-    /// Repeatable. Without a key, the server generates one at each start.
+    /// Repeatable. Without a key, the server generates one at each start. Runs of composite tools are in the memory of one
+    /// process; keys do not share them.
     #[arg(long, value_name = "FILE", value_parser = seal_key)]
     seal_key: Vec<PathBuf>,
     /// Number of trusted reverse proxies; selects the client address from X-Forwarded-For. Audit events show this

@@ -59,7 +59,9 @@ pub enum StoreError {
         limit: usize,
     },
     /// The owner has no such run.
-    #[error("no such run: it may have expired")]
+    #[error(
+        "no such run: it may have expired, ended with its process, or be in the memory of another replica"
+    )]
     NotFound,
     /// Another process holds the lease.
     #[error("another process continues the run")]

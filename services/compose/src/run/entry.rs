@@ -79,7 +79,7 @@ where
     loop {
         let seen = match context.store.read(&owner, &id).await {
             Ok(record) => record,
-            Err(error) => return Outcome::Failed(store_error(error)),
+            Err(error) => return Outcome::Failed(unreadable(error)),
         };
         let now = context.clock.now().into();
         let step = match decide(workflow, &seen, answers.as_ref(), now) {
@@ -104,6 +104,15 @@ where
         }
         return restart(workflow, context, record, journal, step).await;
     }
+}
+
+/// Returns the error of a client that continues a run which the store does not have, or cannot read.
+fn unreadable(error: StoreError) -> RunError {
+    if error != StoreError::NotFound {
+        return store_error(error);
+    }
+    let message = format!("{error}: call the tool again without requestState");
+    RunError::new(RunErrorKind::UnknownRound, message)
 }
 
 /// Continues a leased run.

@@ -201,7 +201,9 @@ async fn run_of_other_owner_does_not_exist() {
     };
     let failed = error(vmcp_compose::resume(&workflow, request, &world.context()).await);
     assert_eq!(failed.kind(), RunErrorKind::UnknownRound);
-    assert_eq!(failed.to_string(), "no such run: it may have expired");
+    let expected = "no such run: it may have expired, ended with its process, or be in the memory of \
+                    another replica: call the tool again without requestState";
+    assert_eq!(failed.to_string(), expected);
 }
 
 #[tokio::test(start_paused = true)]
