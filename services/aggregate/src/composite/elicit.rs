@@ -28,6 +28,22 @@ impl SessionElicit {
     pub(super) fn new(session: &Arc<Session>, stream: &Arc<Stream>) -> Self {
         Self { session: Arc::clone(session), stream: Arc::clone(stream) }
     }
+
+    /// Sends a question once the session has a place for another server request.
+    async fn send(&self, params: &[u8]) -> Result<GatewayRequest<'_>, ElicitError> {
+        loop {
+            // Created before the attempt, so that no removal in between is missed.
+            let removed = self.session.streams().request_removed();
+            match GatewayRequest::send(&self.session, &self.stream, METHOD, params) {
+                Ok(request) => return Ok(request),
+                Err(GatewayRequestError::TooMany) => removed.await,
+                Err(GatewayRequestError::QueueFull) => {
+                    let problem = "its queue of messages is full".to_owned();
+                    return Err(ElicitError::Failed(problem));
+                }
+            }
+        }
+    }
 }
 
 impl Elicit for SessionElicit {
@@ -38,9 +54,7 @@ impl Elicit for SessionElicit {
     ) -> BoxFuture<'a, Result<Answer, ElicitError>> {
         async move {
             let params = elicitation_params(question, rejected).to_string();
-            let request =
-                GatewayRequest::send(&self.session, &self.stream, METHOD, params.as_bytes())
-                    .map_err(not_sent)?;
+            let request = self.send(params.as_bytes()).await?;
             let caller = self.session.caller();
             let response = tokio::select! {
                 response = request.response() => response,
@@ -59,13 +73,6 @@ impl Elicit for SessionElicit {
         }
         .boxed()
     }
-}
-
-fn not_sent(error: GatewayRequestError) -> ElicitError {
-    ElicitError::Failed(match error {
-        GatewayRequestError::TooMany => "it has too many open server requests".to_owned(),
-        GatewayRequestError::QueueFull => "its queue of messages is full".to_owned(),
-    })
 }
 
 /// Returns the `params` of `elicitation/create`.

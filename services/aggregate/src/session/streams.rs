@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 use super::server_requests::{PendingServerRequest, ServerRequests};
@@ -25,6 +26,8 @@ pub(crate) struct SessionStreams {
     /// One permit for each step that may call a backend now. Fair: permits are granted in the order of the requests. A step
     /// holds its permit for one call only and waits for no other step, so each permit returns.
     steps: Arc<Semaphore>,
+    /// Notified when a pending server request is removed.
+    request_removed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +44,11 @@ struct State {
 
 impl Default for SessionStreams {
     fn default() -> Self {
-        Self { state: Mutex::default(), steps: Arc::new(Semaphore::new(MAX_STEPS)) }
+        Self {
+            state: Mutex::default(),
+            steps: Arc::new(Semaphore::new(MAX_STEPS)),
+            request_removed: Notify::new(),
+        }
     }
 }
 
@@ -105,14 +112,23 @@ impl SessionStreams {
         if state.ended { None } else { state.server_requests.insert(server_request) }
     }
 
+    /// Waits until a pending server request is removed after this call.
+    pub(crate) fn request_removed(&self) -> Notified<'_> {
+        self.request_removed.notified()
+    }
+
     /// Removes the server request that the client responded to. Only the first response is accepted.
     pub(crate) fn take(&self, number: u64) -> Option<PendingServerRequest> {
-        self.lock().server_requests.remove(number)
+        let removed = self.lock().server_requests.remove(number);
+        self.request_removed.notify_waiters();
+        removed
     }
 
     /// Removes a server request that its backend has cancelled.
     pub(crate) fn withdraw(&self, of: &Arc<BackendSession>, theirs: &[u8]) -> Option<u64> {
-        self.lock().server_requests.withdraw(of, theirs)
+        let withdrawn = self.lock().server_requests.withdraw(of, theirs);
+        self.request_removed.notify_waiters();
+        withdrawn
     }
 
     /// Aborts a task when the session ends, immediately if it already has.
@@ -134,7 +150,10 @@ impl SessionStreams {
             state.streams.shrink_to_fit();
         }
         state.tasks.retain(|task| !task.is_finished());
-        state.server_requests.remove_expired(timeout)
+        let expired = state.server_requests.remove_expired(timeout);
+        drop(state);
+        self.request_removed.notify_waiters();
+        expired
     }
 
     pub(crate) fn end(&self) {

@@ -112,3 +112,55 @@ async fn answer_with_new_token_continues_run() {
     let outcome = run.await.unwrap().pop().unwrap();
     assert_eq!(outcome["result"]["structuredContent"]["text"], "done", "{outcome}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn questions_wait_for_place_in_session() {
+    let question = |number: usize| {
+        json!({"id": format!("q{number}"), "type": "elicitation", "message": "Sure?",
+            "schema": {"type": "object", "properties": {}}})
+    };
+    let questions: Vec<_> = (0..10).map(question).collect();
+    let definition = json!([{"name": "many", "steps": questions}]);
+    let scene = scene(Generation::Stateful, Wire::Stateful, &definition).await;
+    let runs: Vec<_> = (1..=7).map(|id| scene.begin(id, "many")).collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let accept = json!({"action": "accept", "content": {}});
+    // A session may have 64 open server requests.
+    assert_eq!(scene.client.reply(&json!(65), accept.clone()).await.status(), 400);
+    for id in 1..=70 {
+        let replied = scene.client.reply(&json!(id), accept.clone()).await;
+        assert_eq!(replied.status(), 202, "{id}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for run in runs {
+        let outcome = run.await.unwrap().pop().unwrap();
+        assert!(outcome["result"]["isError"].is_null(), "{outcome}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_question_names_error_of_answer() {
+    let schema =
+        json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
+    let definition = json!([{"name": "asks", "steps": [
+        {"id": "ask", "type": "elicitation", "message": "How many?", "schema": schema}]}]);
+    let scene = scene(Generation::Stateful, Wire::Stateful, &definition).await;
+    let run = scene.begin(1, "asks");
+    // The tenth invalid answer fails the step.
+    for id in 1..=10 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let wrong = json!({"action": "accept", "content": {"n": "x"}});
+        assert_eq!(scene.client.reply(&json!(id), wrong).await.status(), 202, "{id}");
+    }
+    let messages = run.await.unwrap();
+    let asked = |message: &Value| message["params"]["message"].as_str().map(str::to_owned);
+    let asked: Vec<_> = messages.iter().filter_map(asked).collect();
+    assert_eq!((asked.len(), &*asked[0]), (10, "How many?"));
+    for repeated in &asked[1..] {
+        let expected = "How many?\n\nanswer to step \"ask\" is invalid at content.n: the value \
+                        is not of type \"integer\"";
+        assert_eq!(repeated, expected);
+    }
+    let text = messages[10]["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("too many invalid answers"), "{text}");
+}
