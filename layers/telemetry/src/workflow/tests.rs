@@ -6,7 +6,7 @@ use tower_layer::Layer;
 
 use super::*;
 use crate::testing::{Fixture, PARENT};
-use crate::trace_link::SpanPosition;
+use crate::trace_link::{SpanPosition, later_context};
 
 /// Returns the context of a request with the given parent.
 async fn request(fixture: &Fixture) -> RequestContext {
@@ -45,6 +45,19 @@ async fn steps_are_children_of_run() {
     assert_eq!(attribute(run, "vmcp.workflow.id"), "id");
     assert_eq!(attribute(step, "gen_ai.tool.name"), "a.echo");
     assert_eq!(attribute(step, "vmcp.workflow.outcome"), "completed");
+}
+
+#[tokio::test]
+async fn later_run_belongs_to_trace_of_request() {
+    let fixture = Fixture::new(true);
+    let request = request(&fixture).await;
+    let later = later_context(&request).unwrap();
+    assert!(later.message().is_none());
+    drop(request);
+    RunObserver::new(&later, "approve").unwrap().end("id", RunOutcome::TimedOut, SECOND);
+    let [server, run] = &fixture.spans()[..] else { panic!("two spans") };
+    assert_eq!(run.parent.as_ref().unwrap().span_id(), server.context.span_id());
+    assert_eq!(fixture.count("vmcp_workflow_runs"), 1);
 }
 
 #[tokio::test]
