@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Error of a stream that ended without the response.
-const CANCELLED: &str = "the client cancelled the request or ended its session";
+const CANCELLED: &str = "the client cancelled the request, or its session ended";
 
 /// Event of an operation in progress. Recorded on drop with the facts known by then, unless completed before.
 #[derive(Debug)]
