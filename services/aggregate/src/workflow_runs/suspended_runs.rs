@@ -63,7 +63,7 @@ impl SuspendedRuns {
             let ended = end_unanswered(workflow, (owner, &run), until, store, observer, now).await;
             match ended {
                 Ok(()) => {}
-                // The next sweep looks again, unless the run is suspended anew.
+                // The next sweep looks again, unless the run is suspended again.
                 Err(StoreError::Leased | StoreError::Unavailable) => {
                     if let Entry::Vacant(free) = lock(&self.0).entry(run) {
                         free.insert(suspended);

@@ -1,4 +1,4 @@
-//! End of suspended runs whose questions nobody answered.
+//! End of suspended runs whose questions have no answers.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use crate::{
     WorkflowStore,
 };
 
-/// Text of the end of a question that nobody answered.
+/// Error of a question that expired.
 pub(super) const NOT_ANSWERED: &str = "the user did not answer in time";
 
 /// Ends a suspended run as timed out if each question of its open round expired at or before `until`. No other step starts,

@@ -1,4 +1,4 @@
-//! Suspended runs whose questions nobody answers.
+//! Suspended runs whose questions get no answers.
 
 use std::time::Duration;
 
