@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::SystemTime;
 
 use secrecy::SecretString;
@@ -157,7 +157,8 @@ impl Identity {
     /// shared between keys.
     #[must_use]
     pub fn credential_key(&self) -> Fingerprint {
-        let Some(inner) = &self.0 else { return Fingerprint::of("anonymous") };
+        static ANONYMOUS: LazyLock<Fingerprint> = LazyLock::new(|| Fingerprint::of("anonymous"));
+        let Some(inner) = &self.0 else { return *ANONYMOUS };
         *inner.credential_key.get_or_init(|| {
             let lasting = |(name, _): &(Cow<'_, str>, _)| !PER_TOKEN_CLAIMS.contains(&&**name);
             let claims: Vec<_> = inner.claims.iter().filter(lasting).collect();
