@@ -88,7 +88,7 @@ impl StepIdentity {
     #[must_use]
     pub fn idempotency_key(&self) -> String {
         match self.iteration {
-            None => format!("{}/{}", self.run, self.step),
+            None => [self.run.as_str(), "/", &self.step].concat(),
             Some(iteration) => format!("{}/{}/{iteration}", self.run, self.step),
         }
     }

@@ -97,11 +97,9 @@ impl fmt::Debug for DefinitionHash {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        _ = write!(text, "{byte:02x}");
-        text
-    })
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 #[cfg(test)]
@@ -115,5 +113,10 @@ mod tests {
         assert_eq!(one.as_str().len(), 32);
         assert!(one.as_str().bytes().all(|byte| byte.is_ascii_hexdigit()));
         assert_eq!(RunId::new(one.as_str()), one);
+    }
+
+    #[test]
+    fn digests_are_hexadecimal() {
+        assert_eq!(hex(&[0x00, 0x9a, 0xff]), "009aff");
     }
 }

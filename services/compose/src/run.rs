@@ -154,8 +154,11 @@ impl RunOutput {
 
     /// Returns the output as JSON, the text content of the result.
     #[must_use]
+    ///
+    /// # Panics
+    /// Never: each value of JSON can be written.
     pub fn text(&self) -> String {
-        self.value.to_string()
+        serde_json::to_string(&*self.value).expect("each value of JSON can be written")
     }
 
     /// Returns `structuredContent`. `None` if no step completed.
