@@ -85,9 +85,8 @@ impl SessionStreams {
         if state.ended {
             return None;
         }
-        state.streams.retain(|stream| !stream.is_over());
         if state.streams.len() >= MAX_STREAMS {
-            // Ended streams are only kept for resumption, so a new response may replace one.
+            // Ended streams are only kept for resumption, so a new response may replace the oldest one.
             let ended = state.streams.iter().position(|stream| stream.has_ended())?;
             state.streams.remove(ended);
         }
