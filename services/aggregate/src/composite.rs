@@ -163,7 +163,8 @@ impl CompositeCall {
         let limit = self.call.context.detached_timeout;
         let running = async move {
             tokio::select! {
-                answer = self.run(action, &stream) => {
+                // Boxed: the run is larger than the rest of the future, which moves to its task.
+                answer = Box::pin(self.run(action, &stream)) => {
                     if !stream.finish(self.message(answer), None) {
                         self.give_up(&stream, &BackendError::RESPONSE_OVER_BUFFER);
                     }
