@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use vmcp_compose::{InputRequired, RunError, RunErrorKind, RunOutput, RunOwner};
 use vmcp_core::{Rejection, cause_ref};
+use vmcp_wire::write_json_string;
 
 use super::input_required;
 use super::step_calls::StepDenial;
@@ -18,7 +19,10 @@ pub(super) enum Answer {
 
 impl Answer {
     pub(super) fn completed(call: &Call, output: &RunOutput) -> Self {
-        Self::result(call, completed(output.value()))
+        let mut message = start_message(call);
+        write_completed(output, call.session.is_none(), &mut message);
+        message.push(b'}');
+        Self::Message(message.into())
     }
 
     pub(super) fn input_required(call: &Call, owner: &RunOwner, input: &InputRequired) -> Self {
@@ -53,7 +57,23 @@ pub(super) enum FailedRun {
     Rejected(Rejection),
 }
 
-/// Returns the result of a run that completed with this output.
+/// Writes the result of a run that completed with this output, whose JSON is both text and structured content.
+fn write_completed(output: &RunOutput, is_stateless: bool, message: &mut Vec<u8>) {
+    let text = output.text();
+    message.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
+    write_json_string(&text, message);
+    message.extend_from_slice(b"}]");
+    if output.structured_content().is_some() {
+        message.extend_from_slice(br#","structuredContent":"#);
+        message.extend_from_slice(text.as_bytes());
+    }
+    if is_stateless {
+        message.extend_from_slice(br#","resultType":"complete""#);
+    }
+    message.push(b'}');
+}
+
+/// Returns the result of a run that completed with this output, for a task.
 pub(super) fn completed(output: &Value) -> Value {
     let mut result = json!({ "content": [{ "type": "text", "text": output.to_string() }] });
     if output.is_object() {
@@ -94,10 +114,16 @@ pub(super) fn failed(error: &RunError) -> FailedRun {
 
 /// Frames a result as the response to the client's request.
 fn message(call: &Call, result: &Value) -> Bytes {
-    let mut message = br#"{"jsonrpc":"2.0","id":"#.to_vec();
-    message.extend_from_slice(&call.id());
-    message.extend_from_slice(br#","result":"#);
+    let mut message = start_message(call);
     message.extend_from_slice(result.to_string().as_bytes());
     message.push(b'}');
     message.into()
+}
+
+/// Returns the response to the client's request up to the result.
+fn start_message(call: &Call) -> Vec<u8> {
+    let mut message = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    message.extend_from_slice(&call.id());
+    message.extend_from_slice(br#","result":"#);
+    message
 }

@@ -1,12 +1,14 @@
 //! Result of a step's call.
 
+use std::fmt;
+
 use bytes::Bytes;
 use http::Response;
 use serde_json::Value;
 use vmcp_compose::limits::MAX_STEP_OUTPUT_BYTES;
 use vmcp_compose::{CallError, CallErrorKind, ToolOutcome};
 use vmcp_core::{Body, BoxError, MediaType, code};
-use vmcp_wire::{Envelope, scan};
+use vmcp_wire::{Envelope, Member, Outcome, members, parse_json_string, scan};
 
 use crate::backend::error::{BackendError, is_too_large};
 use crate::backend::event_reader::EventReader;
@@ -75,35 +77,65 @@ pub(super) fn unanswerable(call: &Call) -> &'static str {
     }
 }
 
-/// Reads the result of `tools/call`.
+/// Reads the response to `tools/call`.
 pub(super) fn to_outcome(call: &Call, message: &[u8]) -> Result<ToolOutcome, CallError> {
-    let invalid = |problem: &str| {
-        CallError::new(CallErrorKind::ServerError, format!("the response is invalid: {problem}"))
-    };
-    let mut message: Value =
-        serde_json::from_slice(message).map_err(|error| invalid(&error.to_string()))?;
-    if let Some(error) = message.get("error") {
-        let mut text = error["message"].as_str().unwrap_or("no message").to_owned();
-        let kind = match error["code"].as_i64() {
-            Some(number) if number == i64::from(code::INVALID_PARAMS) => {
-                CallErrorKind::InvalidArguments
-            }
-            Some(number) if number == i64::from(code::FORBIDDEN) => CallErrorKind::Denied,
-            Some(number) if number == i64::from(code::MISSING_CAPABILITY) => {
-                text = format!("{text}: {}", unanswerable(call));
-                CallErrorKind::InputRequired
-            }
-            _ => CallErrorKind::ServerError,
-        };
-        return Err(CallError::new(kind, text));
+    match scan(message) {
+        Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) => {
+            read_result(result.of(message))
+        }
+        Ok(Envelope::Response { outcome: Outcome::Error(error), .. }) => {
+            let error = serde_json::from_slice(error.of(message)).map_err(invalid)?;
+            Err(read_error(call, &error))
+        }
+        Ok(Envelope::Request { .. } | Envelope::Notification { .. }) => {
+            Err(invalid("it has no result"))
+        }
+        Err(error) => Err(invalid(error)),
     }
-    let result = message.get_mut("result").map(Value::take);
-    let Some(Value::Object(mut result)) = result else {
-        return Err(invalid("it has no result"));
+}
+
+fn invalid(problem: impl fmt::Display) -> CallError {
+    CallError::new(CallErrorKind::ServerError, format!("the response is invalid: {problem}"))
+}
+
+fn read_error(call: &Call, error: &Value) -> CallError {
+    let mut text = error["message"].as_str().unwrap_or("no message").to_owned();
+    let kind = match error["code"].as_i64() {
+        Some(number) if number == i64::from(code::INVALID_PARAMS) => {
+            CallErrorKind::InvalidArguments
+        }
+        Some(number) if number == i64::from(code::FORBIDDEN) => CallErrorKind::Denied,
+        Some(number) if number == i64::from(code::MISSING_CAPABILITY) => {
+            text = format!("{text}: {}", unanswerable(call));
+            CallErrorKind::InputRequired
+        }
+        _ => CallErrorKind::ServerError,
     };
-    // The response to a stateless client is marked as complete if its backend is stateful.
-    let is_question = result.contains_key("inputRequests");
-    match result.get("resultType").and_then(Value::as_str) {
+    CallError::new(kind, text)
+}
+
+/// Reads the result. Only what later steps may read becomes a tree of values.
+fn read_result(result: &[u8]) -> Result<ToolOutcome, CallError> {
+    if result.first() != Some(&b'{') {
+        return Err(invalid("it has no result"));
+    }
+    let (mut content, mut structured_content) = (None, None);
+    let (mut result_type, mut is_question, mut is_error) = (None, false, false);
+    for Member { key, value, .. } in members(result) {
+        if key.is("content") {
+            content = Some(value);
+        } else if key.is("structuredContent") {
+            structured_content = Some(value);
+        } else if key.is("isError") {
+            is_error = value == b"true";
+        } else if key.is("resultType") {
+            result_type = parse_json_string(value);
+        } else if key.is("inputRequests") {
+            // The response to a stateless client is marked as complete if its backend is stateful.
+            is_question = true;
+        }
+    }
+    match result_type.as_deref() {
         None | Some("complete") if !is_question => {}
         None | Some("complete" | "input_required") => {
             let message = "its backend asked for input in a result, which a step cannot give: call the tool directly";
@@ -114,12 +146,14 @@ pub(super) fn to_outcome(call: &Call, message: &[u8]) -> Result<ToolOutcome, Cal
             return Err(CallError::new(CallErrorKind::ServerError, message));
         }
     }
-    let content = match result.remove("content") {
-        Some(Value::Array(content)) => content,
+    let content = match content {
+        Some(content) if content.first() != Some(&b'[') => {
+            return Err(invalid("content is not an array"));
+        }
+        Some(content) => serde_json::from_slice(content).map_err(invalid)?,
         None => Vec::new(),
-        Some(_) => return Err(invalid("content is not an array")),
     };
-    let is_error = result.get("isError").and_then(Value::as_bool) == Some(true);
-    let structured_content = result.remove("structuredContent");
+    let structured_content =
+        structured_content.map(serde_json::from_slice).transpose().map_err(invalid)?;
     Ok(ToolOutcome { content, structured_content, is_error })
 }
