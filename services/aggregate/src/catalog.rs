@@ -124,7 +124,7 @@ impl<L: Clone> Catalog<L> {
     pub(crate) fn owner(&self, kind: Kind, name: &str) -> Option<&L> {
         match kind {
             // A composite tool precedes a hidden tool of the same name.
-            Kind::Tools if self.composites.contains_key(name) => None,
+            Kind::Tools if self.composites.offered.contains_key(name) => None,
             Kind::Tools => self.tools.get(name).map(|route| &route.backend),
             Kind::Prompts => self.prompts.get(name).map(|route| &route.backend),
             Kind::Resources => match self.interfaces.get(name) {
@@ -142,7 +142,13 @@ impl<L: Clone> Catalog<L> {
 
     /// Returns the composite tool of this name, if it is listed.
     pub(crate) fn composite(&self, kind: Kind, name: &str) -> Option<&Composite> {
-        (kind == Kind::Tools).then(|| self.composites.get(name)).flatten()
+        (kind == Kind::Tools).then(|| self.composites.offered.get(name)).flatten()
+    }
+
+    /// Returns the composite tool of this name if it is configured, even if it is not listed.
+    pub(crate) fn configured_composite(&self, name: &str) -> Option<&Composite> {
+        let Composites { offered, withheld } = &*self.composites;
+        offered.get(name).or_else(|| withheld.get(name))
     }
 
     /// Returns the backend's own URI of a user interface that clients know by another URI.

@@ -92,7 +92,7 @@ pub(crate) async fn call(
 
 impl CompositeCall {
     fn composite(&self) -> &Composite {
-        self.catalog.composite(Kind::Tools, &self.name).expect("the call was made for it")
+        self.catalog.configured_composite(&self.name).expect("the call was made for it")
     }
 
     async fn answer(self) -> Result<Response<Body>, Rejection> {
@@ -257,7 +257,7 @@ impl CompositeCall {
         let WorkflowContext { store, clock, jitter, .. } = self.call.context.workflows.clone();
         let (catalog, name) = (Arc::clone(&self.catalog), Arc::clone(&self.name));
         let tools = move |tool: &str| -> Option<ToolInfo> {
-            Some(catalog.composite(Kind::Tools, &name)?.tools.get(tool)?.info().clone())
+            Some(catalog.configured_composite(&name)?.tools.get(tool)?.info().clone())
         };
         RunContext { calls, tools: Arc::new(tools), elicitation, store, observer, clock, jitter }
     }

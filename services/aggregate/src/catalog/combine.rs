@@ -151,8 +151,9 @@ fn named_in<L: Clone>(
     }
     routes.shrink_to_fit();
     let composites = composites(workflows, parts, &tools, conflicts);
-    if !composites.is_empty() {
-        listed.extend(composites.iter().map(|(name, it)| (&**name, Listed::Composite(it))));
+    let offered = &composites.offered;
+    if !offered.is_empty() {
+        listed.extend(offered.iter().map(|(name, it)| (&**name, Listed::Composite(it))));
         listed.sort_by_key(|(name, _)| *name);
     }
     let list = List::new(listed.into_iter(), size, |name, listed, out| match listed {

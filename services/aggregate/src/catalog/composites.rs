@@ -15,11 +15,11 @@ use crate::settings::Override;
 /// Name of the composite tools among the contenders of a conflict.
 pub(crate) const COMPOSITE_TOOLS: &str = "compositeTools";
 
-/// Composite tool whose steps all have a tool.
+/// Composite tool.
 #[derive(Debug)]
 pub(crate) struct Composite {
     pub(crate) workflow: Workflow,
-    /// Tools of the steps, by the name in the configuration.
+    /// Tools of the steps that a backend has, by the name in the configuration.
     pub(crate) tools: HashMap<Box<str>, StepTool>,
     /// Annotations that follow from those of the steps.
     pub(crate) annotations: ToolAnnotations,
@@ -36,7 +36,13 @@ pub(crate) struct StepTool {
 }
 
 /// Composite tools by name.
-pub(crate) type Composites = HashMap<Box<str>, Composite>;
+#[derive(Debug, Default)]
+pub(crate) struct Composites {
+    /// Those that clients may call.
+    pub(crate) offered: HashMap<Box<str>, Composite>,
+    /// Those with a step whose tool no backend has, or whose name a visible tool has. Tasks of earlier calls remain.
+    pub(crate) withheld: HashMap<Box<str>, Composite>,
+}
 
 /// Composite tools of the configuration, with the names of all its backends.
 #[derive(Clone, Copy, Default)]
@@ -54,7 +60,8 @@ pub(super) struct RoutedTool<'a> {
     pub(super) shown: bool,
 }
 
-/// Returns the composite tools whose steps all have a tool and whose name no visible tool has.
+/// Finds the tools of the steps, and offers the composite tools whose steps all have a tool and whose name no visible tool
+/// has.
 pub(super) fn composites<L>(
     workflows: Workflows<'_>,
     parts: &[CatalogInput<'_, L>],
@@ -62,8 +69,13 @@ pub(super) fn composites<L>(
     conflicts: &mut Vec<Conflict>,
 ) -> Composites {
     let index = Index::new(parts, tools);
-    let mut found = Composites::new();
+    let mut found = Composites::default();
     for workflow in workflows.all {
+        let of_step =
+            |tool: &str| Some((tool.into(), StepTool::new(index.find(tool, workflows.backends)?)));
+        let tools: HashMap<_, _> = workflow.tools().filter_map(of_step).collect();
+        let is_complete = workflow.tools().all(|tool| tools.contains_key(tool));
+        let composite = Composite::new(workflow.clone(), tools);
         let owner = index.named.get(workflow.name()).filter(|tool| tool.shown);
         if let Some(owner) = owner {
             let conflict = Conflict {
@@ -78,14 +90,10 @@ pub(super) fn composites<L>(
             if !conflicts.contains(&conflict) {
                 conflicts.push(conflict);
             }
-            continue;
         }
-        let of_step =
-            |tool: &str| Some((tool.into(), StepTool::new(index.find(tool, workflows.backends)?)));
-        let Some(tools) = workflow.tools().map(of_step).collect::<Option<HashMap<_, _>>>() else {
-            continue;
-        };
-        found.insert(workflow.name().into(), Composite::new(workflow.clone(), tools));
+        let is_offered = is_complete && owner.is_none();
+        let composites = if is_offered { &mut found.offered } else { &mut found.withheld };
+        composites.insert(workflow.name().into(), composite);
     }
     found
 }

@@ -9,7 +9,7 @@ use vmcp_core::{Caller, CallerPermissions, Rejection};
 use super::CompositeCall;
 use crate::authorizer::CallerAccess;
 use crate::call::{Call, admit_composite};
-use crate::catalog::{Composite, Kind};
+use crate::catalog::Composite;
 use crate::expiry::is_expired;
 use crate::snapshot::{BackendCatalog, Snapshot};
 
@@ -78,7 +78,7 @@ impl StepAccess {
         run: &CompositeCall,
         step: &Call,
     ) -> Result<(), Rejection> {
-        match self.catalog.composite(Kind::Tools, &run.name) {
+        match self.catalog.configured_composite(&run.name) {
             Some(composite) if self.is_changed => {
                 let arguments = run.arguments.as_deref();
                 admit_composite(step, &self.catalog, &run.name, composite, arguments)
@@ -90,7 +90,7 @@ impl StepAccess {
     /// Returns the name of a step's tool. A tool that no backend offers any more has its last name, so that a call of it fails
     /// like a direct one.
     pub(super) fn tool_name<'a>(&'a self, run: &'a CompositeCall, tool: &str) -> Option<&'a str> {
-        let current = self.catalog.composite(Kind::Tools, &run.name);
+        let current = self.catalog.configured_composite(&run.name);
         let routed = [current, Some(run.composite())].into_iter().flatten();
         routed.filter_map(|it| it.tools.get(tool)).map(|tool| &*tool.name).next()
     }

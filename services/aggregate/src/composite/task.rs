@@ -2,6 +2,7 @@
 //! place of the result, and the run continues while no client is connected.
 
 mod cancel;
+mod changed;
 mod drive;
 mod follow;
 mod request;

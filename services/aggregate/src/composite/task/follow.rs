@@ -10,6 +10,7 @@ use vmcp_compose::{RunStatus, StoreError};
 use vmcp_wire::parse_json_string;
 
 use super::TaskRuns;
+use super::changed::current;
 use super::request::{read, visible};
 use super::view::{POLL_INTERVAL, TaskStatus, TaskView};
 use crate::bridge::Bridge;
@@ -56,7 +57,7 @@ impl FollowedRun {
             if let Some(changed) = &mut changed {
                 changed.as_mut().enable();
             }
-            let record = match read(call, task).await {
+            let record = match current(composite, task).await {
                 Ok(record) => record,
                 Err(StoreError::NotFound) => return,
                 Err(_) => {

@@ -11,11 +11,11 @@ use vmcp_core::{Body, Rejection};
 use vmcp_wire::Key;
 
 use super::cancel::cancel;
+use super::changed::current;
 use super::view::{TaskView, is_ready};
-use super::{RETRY_AFTER, TaskRuns, rejection, result, store_rejection};
+use super::{TaskRuns, rejection, result, store_rejection};
 use crate::bridge::Bridge;
 use crate::call::{Call, is_composite_visible};
-use crate::catalog::Kind;
 use crate::composite::CompositeCall;
 use crate::composite::elicit::{parse_answer, parse_responses};
 use crate::tasks::RunTaskId;
@@ -43,7 +43,7 @@ pub(crate) async fn request(
         }
         unknown()
     })?;
-    let record = workflows.store.read(&task.owner, &task.run).await;
+    let record = current(&composite, &task).await;
     let record = record.map_err(|error| store_rejection(error, unknown))?;
     let composite = composite.with_arguments(&record);
     if method == "tasks/update" {
@@ -79,14 +79,8 @@ pub(super) async fn visible(
     task: &RunTaskId,
 ) -> Result<Option<CompositeCall>, Rejection> {
     let catalog = call.offered().await?;
-    let Some(composite) = catalog.composite(Kind::Tools, &task.tool) else {
-        let mut configured = call.snapshot.rules.workflows.iter();
-        if configured.any(|workflow| *workflow.name() == *task.tool) {
-            let message = format!("composite tool {}: a tool of its steps is missing", task.tool);
-            return Err(Rejection::overloaded(message, RETRY_AFTER));
-        }
-        return Ok(None);
-    };
+    // A kept result needs no tool, and a step whose tool is missing fails when it starts.
+    let Some(composite) = catalog.configured_composite(&task.tool) else { return Ok(None) };
     let is_visible = call.permissions.as_ref().is_none_or(|permissions| {
         let seen = (&*catalog, call.generation());
         is_composite_visible(permissions, seen, &task.tool, composite)

@@ -5,6 +5,7 @@ mod interruptions;
 mod limits;
 mod notifications;
 mod questions;
+mod reloads;
 mod replicas;
 
 use std::time::SystemTime;

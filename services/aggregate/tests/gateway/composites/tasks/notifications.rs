@@ -16,13 +16,13 @@ fn asks() -> Value {
     ]}])
 }
 
-async fn listen(client: &Client, ids: &[&str]) -> Body {
+pub(super) async fn listen(client: &Client, ids: &[&str]) -> Body {
     let filter = json!({"notifications": {"taskIds": ids}});
     client.send("subscriptions/listen", filter).await.0.into_body()
 }
 
 /// Returns the messages sent on a stream within a second.
-async fn messages(stream: &mut Body) -> Vec<Value> {
+pub(super) async fn messages(stream: &mut Body) -> Vec<Value> {
     let text = heard(stream).await;
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
     data.map(|data| serde_json::from_str(data).unwrap()).collect()
