@@ -97,8 +97,8 @@ fn text_memory(text: &String) -> usize {
 
 /// Overhead of an allocation.
 const ALLOCATION_BYTES: usize = 16;
-/// Memory of the first node of an object, which has room for up to eleven members.
-const OBJECT_BYTES: usize = 640;
+/// Memory of an object's first node, which has room for eleven members, and of its head.
+const OBJECT_BYTES: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 24;
 /// Memory of a member of an object without its texts: its slot, and as much room that is empty.
 const MEMBER_BYTES: usize = (8 + size_of::<String>() + size_of::<Value>()) * 9 / 4;
 

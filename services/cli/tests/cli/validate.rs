@@ -131,9 +131,14 @@ fn failed_backend_fails_check_only_in_fail_mode() {
 #[test]
 fn readmes_contain_valid_configurations() {
     let readmes = [include_str!("../../../../README.md"), include_str!("../../README.md")];
-    let variables = [("DOCS_KEY", "a"), ("EXCHANGE_SECRET", "b"), ("GITHUB_TOKEN", "c")];
+    let variables = [
+        ("DOCS_KEY", "a"),
+        ("EXCHANGE_SECRET", "b"),
+        ("GITHUB_TOKEN", "c"),
+        ("EMBEDDING_API_KEY", "d"),
+    ];
     let examples = readmes.map(|readme| readme.split("```yaml\n").skip(1).collect::<Vec<_>>());
-    assert_eq!(examples.each_ref().map(Vec::len), [1, 5]);
+    assert_eq!(examples.each_ref().map(Vec::len), [1, 6]);
     for example in examples.into_iter().flatten() {
         let (example, _) = example.split_once("```").unwrap();
         let folder = Folder::new();

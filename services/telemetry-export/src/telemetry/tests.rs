@@ -12,7 +12,8 @@ use opentelemetry_sdk::trace::{
 use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_core::{Backend, BoxError, Generation, McpOperation, McpRequest, RequestContext};
-use vmcp_telemetry::metrics::names;
+use vmcp_telemetry::metrics::{RunOutcome, StepOutcome, names};
+use vmcp_telemetry::workflow::RunObserver;
 
 use super::*;
 use crate::{Endpoint, SamplingRatio, SettingsError};
@@ -83,6 +84,9 @@ async fn exercise_all_metrics(telemetry: &Telemetry) {
         let generation = Generation::Stateless;
         let request_context = RequestContext::of(request.extensions_mut());
         request_context.record_message(&McpRequest { bytes, envelope, generation });
+        let run = RunObserver::new(&request_context, "report").unwrap();
+        run.start_step("read", Some("t")).end(StepOutcome::Completed, Duration::from_millis(5));
+        run.end("1", RunOutcome::Completed, Duration::from_millis(5));
         request.extensions_mut().insert(Backend::new("meteo"));
         let name = Bytes::from_static(b"\"t\"");
         request.extensions_mut().insert(McpOperation::new("tools/call").with_name(name));
