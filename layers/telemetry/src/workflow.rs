@@ -65,8 +65,7 @@ impl RunObserver {
 
     /// Counts a step that was skipped or failed before it started.
     pub fn count_step(&self, outcome: StepOutcome) {
-        let recorder = recorder_of(&self.request).filter(|recorder| recorder.has_meter);
-        if let Some(recorder) = recorder {
+        if let Some(recorder) = recorder_of(&self.request).filter(|recorder| recorder.has_meter) {
             recorder.workflow.record_step(outcome, 0.0);
         }
     }
@@ -112,15 +111,12 @@ impl StepObserver {
         if recorder.has_meter {
             recorder.workflow.record_step(outcome, duration.as_secs_f64());
         }
-        self.record_span(
-            recorder,
-            outcome.as_str(),
-            match outcome {
-                StepOutcome::Completed | StepOutcome::Skipped => Status::Ok,
-                StepOutcome::Cancelled => Status::Unset,
-                StepOutcome::Failed => Status::error(""),
-            },
-        );
+        let status = match outcome {
+            StepOutcome::Completed | StepOutcome::Skipped => Status::Ok,
+            StepOutcome::Cancelled => Status::Unset,
+            StepOutcome::Failed => Status::error(""),
+        };
+        self.record_span(recorder, outcome.as_str(), status);
     }
 
     /// Records the part of a step in a request whose run is suspended. No metric counts it.
@@ -132,13 +128,12 @@ impl StepObserver {
     fn record_span(&self, recorder: &Inner, outcome: &'static str, status: Status) {
         let Self { step, tool, span, request: _ } = self;
         span.end(recorder, format!("step {}", truncate(step)), status, || {
-            let tool =
-                tool.as_deref().map(|tool| KeyValue::new("gen_ai.tool.name", truncate(tool)));
             let mut attributes = vec![
                 KeyValue::new("vmcp.workflow.step.id", truncate(step)),
                 KeyValue::new(names::WORKFLOW_OUTCOME, outcome),
             ];
-            attributes.extend(tool);
+            let tool = tool.as_deref().map(truncate);
+            attributes.extend(tool.map(|tool| KeyValue::new("gen_ai.tool.name", tool)));
             attributes
         });
     }
