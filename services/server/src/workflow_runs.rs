@@ -191,7 +191,19 @@ fn duration(start: Option<Timestamp>, end: Option<Timestamp>) -> Option<u64> {
     Some(end?.0.saturating_sub(start?.0))
 }
 
+/// Formats a point in time with three digits of a second, so that texts sort as times do.
 fn rfc3339(at: Timestamp) -> Option<String> {
     let millis = i64::try_from(at.0).ok()?;
-    Some(jiff::Timestamp::from_millisecond(millis).ok()?.to_string())
+    jiff::Timestamp::from_millisecond(millis).ok().map(|at| format!("{at:.3}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits_of_a_second() {
+        assert_eq!(rfc3339(Timestamp(1_120)).unwrap(), "1970-01-01T00:00:01.120Z");
+        assert_eq!(rfc3339(Timestamp(2_000)).unwrap(), "1970-01-01T00:00:02.000Z");
+    }
 }
