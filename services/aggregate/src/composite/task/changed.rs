@@ -8,7 +8,7 @@ use vmcp_compose::{
     Elicitation, ResumeRequest, RunRecord, RunStatus, StoreError, Workflow, resume,
 };
 
-use super::request::read;
+use crate::call::Call;
 use crate::composite::CompositeCall;
 use crate::composite::observe::CallObserver;
 use crate::composite::step_calls::StepCalls;
@@ -52,4 +52,9 @@ async fn end(composite: &CompositeCall, workflow: &Workflow, task: &RunTaskId) {
         run.wake.notify_one();
         run.changed.notify_waiters();
     }
+}
+
+/// Reads the record of a task's run.
+pub(super) async fn read(call: &Call, task: &RunTaskId) -> Result<RunRecord, StoreError> {
+    call.context.workflows.store.read(&task.owner, &task.run).await
 }

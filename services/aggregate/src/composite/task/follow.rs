@@ -10,8 +10,8 @@ use vmcp_compose::{RunStatus, StoreError};
 use vmcp_wire::parse_json_string;
 
 use super::TaskRuns;
-use super::changed::current;
-use super::request::{read, visible};
+use super::changed::{current, read};
+use super::request::visible;
 use super::view::{POLL_INTERVAL, TaskStatus, TaskView};
 use crate::bridge::Bridge;
 use crate::call::{Call, is_composite_visible};

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use http::Response;
 use serde_json::json;
-use vmcp_compose::{
-    Answer, RunErrorKind, RunRecord, RunStatus, StoreError, Workflow, keep_answers,
-};
+use vmcp_compose::{Answer, RunErrorKind, RunRecord, RunStatus, Workflow, keep_answers};
 use vmcp_core::{Body, Rejection};
 use vmcp_wire::Key;
 
@@ -144,9 +142,4 @@ fn answers(call: &Call, workflow: &Workflow) -> Result<Vec<(Arc<str>, Answer)>, 
 
 fn acknowledged(call: &Call) -> Response<Body> {
     result(call, &json!({ "resultType": "complete" }))
-}
-
-/// Reads the record of a task's run.
-pub(super) async fn read(call: &Call, task: &RunTaskId) -> Result<RunRecord, StoreError> {
-    call.context.workflows.store.read(&task.owner, &task.run).await
 }
