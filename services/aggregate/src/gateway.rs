@@ -247,7 +247,8 @@ impl Gateway {
     /// Returns the sizes of the in-memory caches.
     #[must_use]
     pub fn cache_sizes(&self) -> status::CacheSizes {
-        let Dispatcher { context, bridge, listeners, list_views, .. } = &*self.0.dispatcher;
+        let Dispatcher { context, bridge, sessions, listeners, list_views, .. } =
+            &*self.0.dispatcher;
         let snapshot = context.catalogs.snapshot();
         let own = snapshot.backends.iter().filter_map(|backend| backend.per_caller.as_ref());
         let (caller_offers, distinct_offers) = own
@@ -256,6 +257,7 @@ impl Gateway {
         status::CacheSizes {
             list_views: list_views.len(),
             stateless_sessions: bridge.sessions.len(),
+            ended_sessions: sessions.ended(),
             caller_offers,
             distinct_offers,
             caller_catalogs: context.catalogs.caller_catalogs(),

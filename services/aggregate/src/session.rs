@@ -150,7 +150,7 @@ impl Session {
             return Arc::clone(known);
         }
         let slot = BackendSessionSlot::new(Arc::clone(backend));
-        let slot = Arc::new(if self.is_restored { slot.announced() } else { slot });
+        let slot = Arc::new(if self.is_restored { slot.with_mark() } else { slot });
         // Checked under the lock: an entry inserted before the backend is retired or the session ends is removed afterwards. A
         // request that began earlier gets a slot of its own, which is not stored.
         if backend.is_retired() || self.has_ended() {

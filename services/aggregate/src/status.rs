@@ -53,6 +53,8 @@ pub struct CacheSizes {
     pub list_views: usize,
     /// Sessions with stateful backends on behalf of stateless clients.
     pub stateless_sessions: usize,
+    /// Ended sessions whose sealed ids have not expired.
+    pub ended_sessions: usize,
     /// Cached per-caller offers.
     pub caller_offers: usize,
     /// Number of distinct ones among them.

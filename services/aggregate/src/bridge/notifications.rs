@@ -65,7 +65,7 @@ async fn for_session(
             let backend_session =
                 slot.backend_session(session.client_info(&caller), &level).await?;
             let relay = Relay {
-                announces: false,
+                sees_result: false,
                 notification_filter: Arc::clone(&filter),
                 session: Arc::clone(&session),
                 slot: Arc::clone(&slot),

@@ -30,7 +30,7 @@ pub(crate) struct Relay {
     /// Control that pauses the call's timeout while a server request is open.
     pub(crate) hold: Option<TimeoutControl>,
     /// `true` if the client sees the result, which tells of a new backend session.
-    pub(crate) announces: bool,
+    pub(crate) sees_result: bool,
     /// Alive as long as the relay; server requests of the relay end with it.
     pub(crate) asker: Arc<()>,
     /// Record of the client request that the stream belongs to, if a layer observes it.
@@ -54,8 +54,8 @@ impl Relay {
                 let ours = id.map(|id| id.of(&message)) == self.expected.as_deref();
                 if self.expected.is_some() && (ours || id.is_none()) {
                     let message = if ours { message } else { self.assign_id(&message) };
-                    let is_marked = self.announces && self.slot.is_unannounced();
-                    let message = if is_marked { self.slot.announce(message) } else { message };
+                    let is_marked = self.sees_result && self.slot.needs_mark();
+                    let message = if is_marked { self.slot.mark(message) } else { message };
                     let kept = self.stream.finish(message, count);
                     return if kept { RelayOutcome::Responded } else { RelayOutcome::OverBudget };
                 }

@@ -113,9 +113,9 @@ impl StatefulCall {
         Ok((backend_session, response))
     }
 
-    /// Returns `true` if the next result tells the client that the backend session is a new one. A step's result is not seen.
-    fn announces(&self) -> bool {
-        self.slot().is_unannounced() && self.call.origin != Origin::Step
+    /// Returns `true` if the client sees the result as it is. That of a step becomes a part of another one.
+    fn sees_result(&self) -> bool {
+        self.call.origin != Origin::Step
     }
 
     fn expected(&self) -> ExpectedResponse {
@@ -125,7 +125,7 @@ impl StatefulCall {
             client: Generation::Stateful,
             backend: Generation::Stateful,
             cacheable: false,
-            buffered_results: if self.announces() {
+            buffered_results: if self.sees_result() && self.slot().needs_mark() {
                 BufferedResults::All
             } else {
                 BufferedResults::None
@@ -198,7 +198,7 @@ impl StatefulCall {
             AdaptedResponse::Whole(message) => {
                 let expected =
                     ExpectedResponse { buffered_results: BufferedResults::None, ..expected };
-                response::whole(status, self.slot().announce(message), &expected)?
+                response::whole(status, self.slot().mark(message), &expected)?
             }
             adapted => adapted,
         };
@@ -286,7 +286,7 @@ impl StatefulCall {
             hold: Some(self.guard.hold.clone()),
             asker: Arc::default(),
             cause: self.call.cause().cloned(),
-            announces: self.call.origin != Origin::Step,
+            sees_result: self.sees_result(),
         };
         let mut resumption = ResumptionPoint::default();
         loop {

@@ -51,7 +51,7 @@ pub(crate) struct BackendSessionSlot {
     pub(crate) has_open_app: AtomicBool,
     /// `true` until a result has told the client that this backend session is not that of its earlier calls. Relaxed: it
     /// guards no other memory.
-    is_unannounced: AtomicBool,
+    needs_mark: AtomicBool,
 }
 
 /// Slot that a call uses. The session of a slot that is retired stays open until the last lease is dropped.
@@ -80,28 +80,28 @@ impl BackendSessionSlot {
             extra: Mutex::new(None),
             leases: Leases::default(),
             has_open_app: AtomicBool::new(false),
-            is_unannounced: AtomicBool::new(false),
+            needs_mark: AtomicBool::new(false),
         }
     }
 
     /// Marks the first result of the backend session as that of a new one.
-    pub(crate) fn announced(self) -> Self {
-        self.is_unannounced.store(true, Ordering::Relaxed);
+    pub(crate) fn with_mark(self) -> Self {
+        self.needs_mark.store(true, Ordering::Relaxed);
         self
     }
 
     /// Returns `true` if the next result has to be marked.
-    pub(crate) fn is_unannounced(&self) -> bool {
-        self.is_unannounced.load(Ordering::Relaxed)
+    pub(crate) fn needs_mark(&self) -> bool {
+        self.needs_mark.load(Ordering::Relaxed)
     }
 
     /// Returns a response whose result, if it has one and none was marked before, tells the client that the state of its
     /// earlier calls at the backend is lost.
-    pub(crate) fn announce(&self, message: Bytes) -> Bytes {
+    pub(crate) fn mark(&self, message: Bytes) -> Bytes {
         let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(&message) else {
             return message;
         };
-        if !self.is_unannounced.swap(false, Ordering::Relaxed) {
+        if !self.needs_mark.swap(false, Ordering::Relaxed) {
             return message;
         }
         let mut splice = Splice::new(&message);

@@ -158,6 +158,11 @@ impl SessionStore {
         self.sessions.len()
     }
 
+    /// Returns the number of ended sessions whose ids would still open.
+    pub(crate) fn ended(&self) -> usize {
+        self.ended.len()
+    }
+
     /// Ends expired sessions, and removes what the others do not need any more.
     pub(crate) fn sweep(&self) {
         for session in self.sessions.sweep() {

@@ -136,6 +136,7 @@ async fn ended_session_does_not_open_again() {
         let client = client.clone().on(gateway);
         assert_eq!(delete(&client).await, 204);
         assert_eq!((call(&client).await.0, delete(&client).await), (404, 404));
+        assert_eq!(gateway.cache_sizes().ended_sessions, 1);
     }
 }
 

@@ -212,6 +212,7 @@ impl ServerState {
             distinct_offers,
             caller_catalogs,
             stateless_sessions,
+            ended_sessions,
             listeners,
             detached_bytes,
         } = self.state.gateway.cache_sizes();
@@ -221,6 +222,7 @@ impl ServerState {
             ("different_offers", distinct_offers),
             ("caller_catalogs", caller_catalogs),
             ("shared_sessions", stateless_sessions),
+            ("ended_sessions", ended_sessions),
             ("subscription_streams", listeners),
             ("detached_bytes", detached_bytes),
             ("old_client_streams", self.state.legacy_sse.len()),
