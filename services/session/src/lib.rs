@@ -4,10 +4,15 @@ mod ended;
 mod id;
 mod sealed;
 mod sessions;
+mod storage;
 
 pub use self::{
     ended::EndedSessions,
     id::SessionId,
     sealed::{OpenedSessionId, SEALED_SESSION_LIFETIME, SessionClaims, SessionSeal, split},
     sessions::{NewSession, SessionLimitError, Sessions},
+    storage::{
+        BackendEntry, EntryTag, Liveness, OwnerDigest, Replacement, RestoredRecord, SessionEvent,
+        SessionKey, SessionRecord, SessionStorage, StorageError, StorageFuture,
+    },
 };
