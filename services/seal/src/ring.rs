@@ -29,6 +29,14 @@ pub enum SealPurpose {
     /// State between the requests of a client: `requestState` (MCP 2026-07-28, multi round-trip requests) and task ids, which
     /// the associated data tells apart.
     ClientState,
+    /// State of a client's session, in a storage that replicas share.
+    SessionRecord,
+    /// State of a run of a composite tool, in a storage that replicas share.
+    WorkflowRecord,
+    /// Address of a replica for other replicas, with the digest of its TLS key.
+    PeerHandle,
+    /// Proof of one replica to another that it has the ring.
+    PeerProof,
 }
 
 /// Keys that a server and its replicas share. A clone shares the ring.
@@ -74,13 +82,24 @@ struct KeyIdLength;
 // === impl SealPurpose ===
 
 impl SealPurpose {
-    const ALL: [Self; 2] = [Self::SessionId, Self::ClientState];
+    const ALL: [Self; 6] = [
+        Self::SessionId,
+        Self::ClientState,
+        Self::SessionRecord,
+        Self::WorkflowRecord,
+        Self::PeerHandle,
+        Self::PeerProof,
+    ];
 
     /// Returns the name from which the key is derived. Changing it invalidates what was sealed.
     fn name(self) -> &'static str {
         match self {
             Self::SessionId => "session-id",
             Self::ClientState => "client-state",
+            Self::SessionRecord => "session-record",
+            Self::WorkflowRecord => "workflow-record",
+            Self::PeerHandle => "peer-handle",
+            Self::PeerProof => "peer-proof",
         }
     }
 }
