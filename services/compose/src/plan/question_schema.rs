@@ -21,6 +21,13 @@ pub(super) fn check(schema: &Map<String, Value>, path: &str, errors: &mut Errors
             errors.reject(path, found, ALLOWED);
         }
     }
+    let required = schema.get("required").and_then(Value::as_array);
+    let names = required.into_iter().flatten().filter_map(Value::as_str);
+    for name in names.filter(|name| properties.is_none_or(|all| !all.contains_key(*name))) {
+        // Clients show declared properties only, so no answer would be valid.
+        let allowed = "names of the schema's own properties";
+        errors.reject(format!("{path}.required"), format!("\"{name}\""), allowed);
+    }
 }
 
 fn find_unsupported(property: &Value) -> Option<&'static str> {
