@@ -316,6 +316,11 @@ impl Gateway {
         self.0.dispatcher.sessions.end_notification_streams();
     }
 
+    /// Waits until no task of a composite tool runs, but for those that wait for input.
+    pub async fn wait_for_tasks(&self) {
+        self.0.dispatcher.task_runs.paused().await;
+    }
+
     /// Ends all sessions, including those at the backends. Waits for the backends, including those that a reload removed, for at
     /// most two seconds.
     pub async fn close(&self) {

@@ -65,7 +65,7 @@ pub(crate) struct Serve {
     /// Number of event loops for requests. The default is the number of processors.
     #[arg(long, value_name = "NUMBER", value_parser = threads)]
     threads: Option<NonZeroUsize>,
-    /// Time limit for requests in progress after a signal to stop.
+    /// Time limit for requests and tasks in progress after a signal to stop.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     drain: Duration,
     /// An allowed host name, in addition to those of this machine. Repeatable.

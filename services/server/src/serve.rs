@@ -67,7 +67,7 @@ pub struct Options {
     /// Maximum number of bytes in buffered messages, apart from messages of up to 4 KiB. One caller may take half of
     /// the bytes that other callers leave. At least twice `message_bytes`.
     pub buffered_bytes: usize,
-    /// Time that connections get to finish after the signal to stop.
+    /// Time that connections and tasks of composite tools get to finish after the signal to stop.
     pub drain: Duration,
     /// Number of worker threads, each with its own connections. `None` handles requests on the runtime that runs the
     /// server. Call [`vmcp_core::set_worker_count`] with this number before the parts are built; otherwise the workers share

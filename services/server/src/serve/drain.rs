@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use hyper_util::server::graceful::GracefulShutdown;
 use vmcp_audit_log::LogHandle;
 
@@ -20,8 +20,10 @@ pub(super) async fn drain(shared: &ServerState, graceful: GracefulShutdown, limi
     shared.state.gateway.drain();
     let connections = shared.connections.count();
     tracing::info!(connections, "stopping");
-    if tokio::time::timeout(limit, graceful.shutdown()).await.is_err() {
-        tracing::warn!("drain timeout elapsed with open connections");
+    // Tasks run on while no connection is open.
+    let ending = join(graceful.shutdown(), shared.state.gateway.wait_for_tasks());
+    if tokio::time::timeout(limit, ending).await.is_err() {
+        tracing::warn!("drain timeout elapsed with open connections or running tasks");
     }
     shared.state.gateway.close().await;
     if let Some(audit_pipeline) = &shared.reloadable.load_full().audit_pipeline {

@@ -9,6 +9,7 @@ use vmcp_compose::{
 use vmcp_core::{Clock, lock};
 
 use super::task_run::{Started, TaskRun};
+use super::task_runs::TaskRuns;
 use crate::composite::observe::CallObserver;
 use crate::composite::step_calls::StepCalls;
 use crate::composite::{CompositeCall, RunAction};
@@ -20,6 +21,7 @@ type StartSignal = Arc<Mutex<Option<oneshot::Sender<Started>>>>;
 
 /// Runs a task to its end. While it waits for input, a wake-up or the expiry of a question continues it.
 pub(super) async fn drive(
+    runs: &TaskRuns,
     task: &Arc<TaskRun>,
     mut action: RunAction,
     started: Option<oneshot::Sender<Started>>,
@@ -41,10 +43,12 @@ pub(super) async fn drive(
             Outcome::Completed(_) => return,
         };
         task.changed.notify_waiters();
+        runs.pause(task);
         tokio::select! {
             () = task.wake.notified() => {}
             () = wait_for_expiry(&input, &composite.call.context.workflows.clock) => {}
         }
+        task.set_waits_for_input(false);
         let RunTaskId { run, owner, .. } = &task.id;
         action = RunAction::Resume(ResumeRequest {
             id: run.clone(),

@@ -1,6 +1,7 @@
 //! Run of a task in this process.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
@@ -20,6 +21,8 @@ pub(super) struct TaskRun {
     pub(super) wake: Notify,
     /// Notified when the state of the task may have changed.
     pub(super) changed: Notify,
+    /// `true` while the run waits for the user's answers. Relaxed: it guards no other memory.
+    waits_for_input: AtomicBool,
     abort: OnceLock<AbortHandle>,
     /// Error of a run that its owner cancelled.
     cancellation: OnceLock<RunError>,
@@ -35,6 +38,7 @@ impl TaskRun {
             latest: Arc::new(LatestCall::new(composite)),
             wake: Notify::new(),
             changed: Notify::new(),
+            waits_for_input: AtomicBool::new(false),
             abort: OnceLock::new(),
             cancellation: OnceLock::new(),
         }
@@ -43,6 +47,15 @@ impl TaskRun {
     /// Sets the task that executes the run, once.
     pub(super) fn set_task(&self, task: AbortHandle) {
         _ = self.abort.set(task);
+    }
+
+    /// Returns `true` while the run waits for the user's answers.
+    pub(super) fn waits_for_input(&self) -> bool {
+        self.waits_for_input.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_waits_for_input(&self, waits: bool) {
+        self.waits_for_input.store(waits, Ordering::Relaxed);
     }
 
     /// Ends the run with the error that the store has.

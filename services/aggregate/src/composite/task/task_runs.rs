@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tracing::Instrument;
 use vmcp_compose::{ResumeRequest, RunError, RunId};
 use vmcp_core::{Rejection, lock};
@@ -16,7 +16,11 @@ use crate::tasks::RunTaskId;
 
 /// Runs of tasks that continue in this process while no client is connected. The store limits their number.
 #[derive(Debug, Default)]
-pub(crate) struct TaskRuns(Mutex<State>);
+pub(crate) struct TaskRuns {
+    state: Mutex<State>,
+    /// Notified when a run ends or starts to wait for input.
+    paused: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -33,13 +37,14 @@ struct RemovalGuard {
 
 impl Drop for RemovalGuard {
     fn drop(&mut self) {
-        let mut state = lock(&self.runs.0);
+        let mut state = lock(&self.runs.state);
         let id = &self.run.id.run;
         if state.runs.get(id).is_some_and(|known| Arc::ptr_eq(known, &self.run)) {
             state.runs.remove(id);
         }
         drop(state);
         self.run.changed.notify_waiters();
+        self.runs.paused.notify_waiters();
     }
 }
 
@@ -52,7 +57,7 @@ impl TaskRuns {
         action: RunAction,
     ) -> Result<oneshot::Receiver<Started>, Rejection> {
         let (sender, receiver) = oneshot::channel();
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if state.is_closed {
             return Err(shutting_down());
         }
@@ -62,7 +67,7 @@ impl TaskRuns {
 
     /// Continues a run that was interrupted or has all its answers.
     pub(super) fn resume(self: &Arc<Self>, composite: &CompositeCall, id: &RunTaskId) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if let Some(run) = state.runs.get(&id.run) {
             run.latest.replace(composite);
             run.wake.notify_one();
@@ -83,22 +88,40 @@ impl TaskRuns {
 
     /// Returns a run that continues, or waits for input, in this process.
     pub(super) fn find(&self, id: &RunTaskId) -> Option<Arc<TaskRun>> {
-        lock(&self.0).runs.get(&id.run).cloned()
+        lock(&self.state).runs.get(&id.run).cloned()
     }
 
     /// Ends a run that was cancelled, with the calls of its steps.
     pub(super) fn abort(&self, id: &RunTaskId, cancellation: RunError) {
-        let run = lock(&self.0).runs.remove(&id.run);
+        let run = lock(&self.state).runs.remove(&id.run);
         if let Some(run) = run {
             run.cancel(cancellation);
             run.changed.notify_waiters();
         }
     }
 
+    /// Waits until each run has ended or waits for input. Later requests may start further ones.
+    pub(crate) async fn paused(&self) {
+        loop {
+            // Registered before the look, so that no end in between is missed.
+            let paused = self.paused.notified();
+            if lock(&self.state).runs.values().all(|run| run.waits_for_input()) {
+                return;
+            }
+            paused.await;
+        }
+    }
+
+    /// Records that a run waits for input.
+    pub(super) fn pause(&self, run: &TaskRun) {
+        run.set_waits_for_input(true);
+        self.paused.notify_waiters();
+    }
+
     /// Interrupts all runs. Another process, or this one after its restart, can resume them.
     pub(crate) fn end(&self) {
         let runs = {
-            let mut state = lock(&self.0);
+            let mut state = lock(&self.state);
             state.is_closed = true;
             std::mem::take(&mut state.runs)
         };
@@ -120,7 +143,7 @@ impl TaskRuns {
         let driving = async move {
             // Created here: a runtime that shuts down drops the future under the lock that the guard takes.
             let guard = RemovalGuard { runs, run: driven };
-            drive(&guard.run, action, started).await;
+            drive(&guard.runs, &guard.run, action, started).await;
         };
         let task = tokio::spawn(driving.in_current_span());
         run.set_task(task.abort_handle());

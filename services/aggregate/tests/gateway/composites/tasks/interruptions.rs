@@ -36,6 +36,32 @@ async fn shutdown_interrupts_task_until_next_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn drain_waits_for_running_task() {
+    let mut scene = task_scene(&tools()).await;
+    let is_quiet = async |gateway: &Gateway| {
+        tokio::time::timeout(Duration::from_secs(1), gateway.wait_for_tasks()).await.is_ok()
+    };
+    assert!(is_quiet(&scene.gateway).await);
+    let id = scene.begin("looks").await;
+    let step = scene.step().await;
+    assert!(!is_quiet(&scene.gateway).await);
+    step.answer(&done());
+    assert!(is_quiet(&scene.gateway).await);
+    assert_eq!(status(&scene.client, &id).await, "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn drain_does_not_wait_for_input() {
+    let scene = task_scene(&json!([{"name": "asks", "steps": [{"id": "a", "type": "elicitation",
+        "message": "A?", "schema": {"type": "object"}}]}]))
+    .await;
+    let id = scene.begin("asks").await;
+    assert_eq!(status(&scene.client, &id).await, "input_required");
+    let quiet = tokio::time::timeout(Duration::from_mins(1), scene.gateway.wait_for_tasks());
+    assert!(quiet.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn task_of_dead_process_is_resumed() {
     let directory = std::env::temp_dir().join(format!("vmcp-tasks-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
