@@ -12,7 +12,8 @@ pub use self::{
     sealed::{OpenedSessionId, SEALED_SESSION_LIFETIME, SessionClaims, SessionSeal, split},
     sessions::{NewSession, SessionLimitError, Sessions},
     storage::{
-        BackendEntry, EntryTag, Liveness, OwnerDigest, Replacement, RestoredRecord, SessionEvent,
+        BackendEntry, BackendLookup, EntryTag, Liveness, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS,
+        MAX_TOMBSTONES_PER_OWNER, OwnerDigest, Replacement, RestoredRecord, SessionEvent,
         SessionKey, SessionRecord, SessionStorage, StorageError, StorageFuture,
     },
 };

@@ -9,6 +9,15 @@ use vmcp_core::Identity;
 
 use crate::SessionId;
 
+/// Maximum number of tombstones of an owner.
+pub const MAX_TOMBSTONES_PER_OWNER: usize = 1000;
+
+/// Maximum number of subscriptions of a session with one backend.
+pub const MAX_SUBSCRIPTIONS: usize = 1024;
+
+/// Maximum size of a record: names, URIs and values.
+pub const MAX_RECORD_BYTES: usize = 1 << 20;
+
 /// Future of a storage.
 pub type StorageFuture<'a, T> = BoxFuture<'a, Result<T, StorageError>>;
 
@@ -52,11 +61,21 @@ pub struct BackendEntry {
 pub struct EntryTag(pub [u8; 16]);
 
 /// Result of [`SessionStorage::restore`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestoredRecord {
-    /// The record, empty if it was lost.
+    /// The record, empty if it was just created.
     pub record: SessionRecord,
-    /// `true` if the storage had no record: it expired, or the storage lost it.
+    /// `true` if the record is not the one of [`SessionStorage::create`], which expired or was lost. An entry that the record does
+    /// not have may have been lost, for whichever replica restores it.
+    pub is_lost: bool,
+}
+
+/// Result of [`SessionStorage::backend_session`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackendLookup {
+    /// Entry of the backend.
+    pub entry: Option<BackendEntry>,
+    /// As [`RestoredRecord::is_lost`]: a missing entry may have been lost.
     pub is_lost: bool,
 }
 
@@ -81,6 +100,9 @@ pub enum StorageError {
     /// The session has as many subscriptions with a backend as it may.
     #[error("the session has too many subscriptions")]
     TooManySubscriptions,
+    /// The record would become larger than [`MAX_RECORD_BYTES`].
+    #[error("the session has too much state: end subscriptions, or begin another session")]
+    RecordFull,
     /// Another version of the server, or another program, wrote the record.
     #[error("failed to read a stored session: unknown format")]
     UnknownFormat,
@@ -97,10 +119,10 @@ pub enum Liveness {
     Lost,
 }
 
-/// Message of another replica, or of this one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Message of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SessionEvent {
-    /// A session has ended.
+    /// A session has ended, at another replica or at this one.
     Ended(SessionId),
     /// The owner's sessions that began until a time, in seconds since 1970, have ended.
     AllEnded {
@@ -109,7 +131,7 @@ pub enum SessionEvent {
         /// Latest time of `initialize`.
         until: u64,
     },
-    /// Another replica changed a session whose client has its notification stream at this one.
+    /// Another replica changed the record of a session whose client has its notification stream at this one.
     Changed(SessionId),
     /// Another replica took over the notification stream of a session.
     StreamMoved(SessionId),
@@ -117,13 +139,19 @@ pub enum SessionEvent {
 
 /// Storage of sessions that replicas share. Each method is one atomic step for any number of replicas.
 ///
-/// A record has a sliding time to live; only [`create`](Self::create), [`restore`](Self::restore), writes and
-/// [`touch`](Self::touch) restart it. A session ends by its tombstone, not by the absence of its record. Each method but
-/// [`end`](Self::end) fails with [`StorageError::Ended`] for a session that has ended.
+/// A record has a sliding time to live; only [`create`](Self::create), [`restore`](Self::restore), writes,
+/// [`hold_stream`](Self::hold_stream) and [`touch`](Self::touch) restart it. A write to a missing record creates it, as `restore`
+/// does. A session ends by its tombstone, not by the absence of its record. Each method but [`end`](Self::end) and
+/// [`touch`](Self::touch) fails with [`StorageError::Ended`] for a session that has ended.
 ///
-/// A dropped future may or may not have taken its step.
+/// A tombstone is kept for as long as the session's identifier opens. An owner has at most [`MAX_TOMBSTONES_PER_OWNER`]: one more
+/// ends all sessions that the owner began until then. Anonymous callers are many people: of their tombstones the oldest is
+/// forgotten instead.
+///
+/// A dropped future may or may not have taken its step, and so may one that fails with [`StorageError::Unavailable`]. Each step
+/// may be repeated. The feature `contract` has the tests that each implementation has to pass.
 pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
-    /// Stores the empty record of a new session.
+    /// Stores the empty record of a new session. One that exists stays as it is.
     fn create<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, ()>;
 
     /// Returns the record of a session that another replica may have created. A missing record is created, empty.
@@ -134,9 +162,14 @@ pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
         &'a self,
         session: &'a SessionKey,
         backend: &'a str,
-    ) -> StorageFuture<'a, Option<BackendEntry>>;
+    ) -> StorageFuture<'a, BackendLookup>;
 
-    /// Stores (`Some`) or removes (`None`) the session's entry for a backend, if the present one has the tag `expected`.
+    /// Stores (`Some`) or removes (`None`) the session's entry for a backend, if the present one has the tag `expected` (`None`: if
+    /// there is none). Removing a missing entry does nothing. The replica that has the client's stream gets
+    /// [`SessionEvent::Changed`].
+    ///
+    /// # Errors
+    /// [`StorageError::RecordFull`] beyond [`MAX_RECORD_BYTES`].
     fn replace_backend_session<'a>(
         &'a self,
         session: &'a SessionKey,
@@ -145,14 +178,18 @@ pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
         value: Option<Vec<u8>>,
     ) -> StorageFuture<'a, Replacement>;
 
-    /// Stores the log level of a session, as JSON.
+    /// Stores the log level of a session, as JSON. The replica that has the client's stream gets [`SessionEvent::Changed`].
+    ///
+    /// # Errors
+    /// [`StorageError::RecordFull`] beyond [`MAX_RECORD_BYTES`].
     fn set_level<'a>(&'a self, session: &'a SessionKey, level: &'a str) -> StorageFuture<'a, ()>;
 
     /// Adds or removes a subscription to a resource. The replica that has the client's stream gets
     /// [`SessionEvent::Changed`].
     ///
     /// # Errors
-    /// [`StorageError::TooManySubscriptions`] beyond 1,024 of one backend.
+    /// [`StorageError::TooManySubscriptions`] beyond [`MAX_SUBSCRIPTIONS`], [`StorageError::RecordFull`] beyond
+    /// [`MAX_RECORD_BYTES`].
     fn subscribe<'a>(
         &'a self,
         session: &'a SessionKey,
@@ -172,11 +209,12 @@ pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
         session: &'a SessionKey,
     ) -> StorageFuture<'a, Vec<(Box<str>, BackendEntry)>>;
 
-    /// Removes and returns the record of a session that this replica has not used for its time to live; `None` if another
-    /// replica used it since.
+    /// Takes note that this replica forgot a session. Removes and returns the record if no other replica used the session within
+    /// its time to live and a quarter, in which [`touch`](Self::touch) has to be called; else `None`, and if there is no record.
+    /// Does not end the session.
     fn leave<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, Option<SessionRecord>>;
 
-    /// Restarts the time to live of records. Missing ones stay missing.
+    /// Restarts the time to live of records. Missing ones stay missing, those of ended sessions too.
     fn touch<'a>(&'a self, sessions: &'a [SessionKey]) -> StorageFuture<'a, ()>;
 
     /// Asks the storage whether a session has ended, and fails with [`StorageError::Ended`] if so.
@@ -188,7 +226,8 @@ pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
     /// Returns the state of the messages. Does not wait.
     fn liveness(&self) -> Liveness;
 
-    /// Returns the messages from now on. A tombstone that was read late is delivered late, never lost.
+    /// Returns the messages from now on. A tombstone that was read late is delivered late, never lost; so are the changes of a
+    /// session whose client's stream is here. A message that repeats an unread one is left out.
     fn events(&self) -> BoxStream<'static, SessionEvent>;
 
     /// Returns the number of ended sessions whose identifiers would still open.
