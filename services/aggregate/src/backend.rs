@@ -17,6 +17,7 @@ pub(crate) mod sse_transport;
 pub(crate) mod tasks;
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -95,6 +96,8 @@ pub(crate) struct BackendHandle {
     budget: Option<ByteBudget>,
     /// Counter for the ids of the gateway's own requests. Relaxed: only the uniqueness of the numbers counts.
     serial: AtomicU64,
+    /// Random part of those ids, because replicas may share a session.
+    id_prefix: u64,
 }
 
 /// Services and generations used to reach a backend.
@@ -209,6 +212,7 @@ impl BackendHandle {
             health: HealthState::new(),
             budget,
             serial: AtomicU64::new(1),
+            id_prefix: RandomState::new().hash_one(0),
         })
     }
 
@@ -341,7 +345,12 @@ impl BackendHandle {
         self.advice.load_full()
     }
 
-    /// Returns an id for a request of the gateway itself.
+    /// Returns the id of a request of the gateway itself, as JSON. No request of another replica has it.
+    pub(crate) fn request_id(&self) -> String {
+        format!("\"vmcp:{:016x}:{}\"", self.id_prefix, self.serial())
+    }
+
+    /// Returns the number of a request in a session that no other replica uses.
     pub(crate) fn serial(&self) -> u64 {
         self.serial.fetch_add(1, Ordering::Relaxed)
     }

@@ -103,7 +103,7 @@ impl CatalogSource<'_> {
             cursor.map(|cursor| String::from_utf8_lossy(&define_literal(cursor)).into_owned());
         match self {
             Self::Stateful(backend_session, _, cause) => {
-                let id = format!("\"vmcp:{}\"", backend.serial());
+                let id = backend.request_id();
                 let params = cursor
                     .map_or_else(|| "{}".to_owned(), |cursor| format!("{{\"cursor\":{cursor}}}"));
                 let method = kind.method();

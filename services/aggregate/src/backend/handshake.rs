@@ -87,7 +87,7 @@ pub(super) fn initialize(
     backend: &BackendHandle,
     client_info: ClientInfo<'_>,
 ) -> (Request<Full<Bytes>>, String) {
-    let id = format!("\"vmcp:{}\"", backend.serial());
+    let id = backend.request_id();
     let mut message = Vec::with_capacity(256);
     // No `_meta`, not even an empty one: servers of both generations use it to detect the generation.
     for piece in [

@@ -214,7 +214,7 @@ impl BackendSessionSlot {
         params: &str,
         cause: Option<&RequestContext>,
     ) -> Result<(), BoxError> {
-        let id = format!("\"vmcp:{}\"", self.backend.serial());
+        let id = self.backend.request_id();
         let message =
             format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
         let request =

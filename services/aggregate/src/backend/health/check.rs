@@ -164,7 +164,7 @@ async fn send_ping(
     backend: &Arc<BackendHandle>,
     backend_session: &BackendSession,
 ) -> Result<(), BoxError> {
-    let id = format!("\"vmcp:{}\"", backend.serial());
+    let id = backend.request_id();
     let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
     let request =
         backend_session.sign(post(backend, &backend_session.caller(), Bytes::from(message)));
