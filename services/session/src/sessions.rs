@@ -291,6 +291,33 @@ impl<T> Sessions<T> {
         self.remove(&mut accounts, id)
     }
 
+    /// Returns the state of a session of any owner. Does not restart its time to live.
+    #[must_use]
+    pub fn find(&self, id: SessionId) -> Option<Arc<T>> {
+        self.shard(id).get(&id).map(|entry| Arc::clone(&entry.state))
+    }
+
+    /// Closes a session of any owner and returns its state.
+    pub fn take(&self, id: SessionId) -> Option<Arc<T>> {
+        let mut accounts = lock(&self.accounts);
+        self.remove(&mut accounts, id)
+    }
+
+    /// Returns the states of the sessions that were used at or after a time, or are in use.
+    #[must_use]
+    pub fn used_since(&self, since: Instant) -> Vec<Arc<T>> {
+        let since = millis(since.saturating_duration_since(self.epoch));
+        let mut used = Vec::new();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let is_used = |entry: &&Entry<T>| {
+                entry.last_used.load(Ordering::Relaxed) >= since || (self.in_use)(&entry.state)
+            };
+            used.extend(shard.values().filter(is_used).map(|entry| Arc::clone(&entry.state)));
+        }
+        used
+    }
+
     /// Removes and returns expired sessions. Call it regularly: an expired session is rejected
     /// anyway, but only this frees its memory.
     pub fn sweep(&self) -> Vec<Arc<T>> {
@@ -342,7 +369,7 @@ impl<T> Sessions<T> {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+        millis(self.epoch.elapsed())
     }
 
     fn is_expired(&self, entry: &Entry<T>) -> bool {
@@ -366,9 +393,29 @@ impl<T> Sessions<T> {
     }
 }
 
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn finds_used_sessions_of_any_owner() {
+        let sessions =
+            Sessions::new(10, Duration::from_secs(100)).in_use_while(|state| *state == 3);
+        let ids = [1, 2, 3].map(|state| open(&sessions, &alice(), state));
+        assert_eq!(sessions.find(ids[1]).as_deref(), Some(&2));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let since = Instant::now();
+        assert!(sessions.get(ids[0], &alice()).is_some());
+        let mut used: Vec<u32> = sessions.used_since(since).iter().map(|state| **state).collect();
+        used.sort_unstable();
+        assert_eq!(used, [1, 3]);
+        assert_eq!(sessions.take(ids[0]).as_deref(), Some(&1));
+        assert_eq!((sessions.find(ids[0]), sessions.len()), (None, 2));
+    }
 
     fn alice() -> Identity {
         Identity::new("https://idp", "alice")
