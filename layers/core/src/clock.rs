@@ -10,7 +10,13 @@ use std::time::{Duration, SystemTime};
 /// Timeouts use tokio's clock, which tests pause. This clock is for points in time that other parties define, such as the
 /// `exp` claim of a token (RFC 7519 section 4.1.4).
 #[derive(Clone, Default)]
-pub struct Clock(Option<Arc<AtomicU64>>);
+pub struct Clock(Option<Arc<ManualClock>>);
+
+/// Time of a manual clock, in milliseconds since 1970.
+struct ManualClock {
+    start: u64,
+    now: AtomicU64,
+}
 
 impl Clock {
     /// Returns the clock of the system.
@@ -23,7 +29,8 @@ impl Clock {
     #[must_use]
     pub fn manual(start: SystemTime) -> Self {
         let since = start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self(Some(Arc::new(AtomicU64::new(millis(since)))))
+        let start = millis(since);
+        Self(Some(Arc::new(ManualClock { start, now: AtomicU64::new(start) })))
     }
 
     /// Returns the time.
@@ -31,8 +38,18 @@ impl Clock {
     pub fn now(&self) -> SystemTime {
         match &self.0 {
             None => SystemTime::now(),
-            Some(at) => SystemTime::UNIX_EPOCH + Duration::from_millis(at.load(Ordering::Relaxed)),
+            Some(manual) => {
+                SystemTime::UNIX_EPOCH + Duration::from_millis(manual.now.load(Ordering::Relaxed))
+            }
         }
+    }
+
+    /// Returns the time by which a manual clock was advanced, zero for the clock of the system. A store that has a clock of its
+    /// own, such as Redis, adds it, so that tests advance that clock too.
+    #[must_use]
+    pub fn advanced(&self) -> Duration {
+        let advanced = |manual: &ManualClock| manual.now.load(Ordering::Relaxed) - manual.start;
+        Duration::from_millis(self.0.as_deref().map_or(0, advanced))
     }
 
     /// Returns the seconds since 1970, as tokens count them.
@@ -43,8 +60,8 @@ impl Clock {
 
     /// Advances a manual clock. Does nothing to the clock of the system.
     pub fn advance(&self, by: Duration) {
-        if let Some(at) = &self.0 {
-            at.fetch_add(millis(by), Ordering::Relaxed);
+        if let Some(manual) = &self.0 {
+            manual.now.fetch_add(millis(by), Ordering::Relaxed);
         }
     }
 }
@@ -68,5 +85,7 @@ mod tests {
         let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(100));
         clock.clone().advance(Duration::from_secs(5));
         assert_eq!(clock.unix(), 105);
+        assert_eq!(clock.advanced(), Duration::from_secs(5));
+        assert_eq!(Clock::system().advanced(), Duration::ZERO);
     }
 }
