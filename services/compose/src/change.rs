@@ -97,8 +97,9 @@ pub enum Change {
 // === impl Change ===
 
 impl Change {
-    /// Returns the change that ends a cancelled run.
-    pub(crate) fn cancelled(at: Timestamp) -> Self {
+    /// Returns the change that ends a cancelled run, for [`WorkflowStore::cancel`](crate::WorkflowStore::cancel).
+    #[must_use]
+    pub fn cancelled(at: Timestamp) -> Self {
         let error = RunError::new(RunErrorKind::Cancelled, "the run was cancelled by its owner");
         Self::RunFinished { status: RunStatus::Cancelled, at, result: RunResult::Failed(error) }
     }

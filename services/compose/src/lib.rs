@@ -28,6 +28,7 @@ pub use self::{
     record::{
         IterationRecord, IterationResult, KeptAnswer, RecordedQuestion, RoundRecord, RunRecord,
         RunResult, RunStatus, RunSummary, StepRecord, StepResult, StepStatus, Timestamp,
+        WriteEffect,
     },
     run::{
         InputRequired, Jitter, Outcome, ResumeRequest, RoundAnswers, RunContext, RunOutput,

@@ -4,6 +4,7 @@ mod apply;
 mod round;
 mod size;
 mod step;
+mod write;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,6 +16,7 @@ use serde_json::{Map, Value};
 
 pub use self::round::{KeptAnswer, RecordedQuestion, RoundRecord};
 pub use self::step::{IterationRecord, IterationResult, StepRecord, StepResult, StepStatus};
+pub use self::write::WriteEffect;
 pub(crate) use self::{size::ENTRY_SIZE, step::null};
 use crate::{DefinitionHash, RunError, RunId, RunOwner};
 

@@ -76,7 +76,9 @@ impl StepResult {
 }
 
 impl RunResult {
-    pub(crate) fn size(&self) -> usize {
+    /// Returns an estimate of the memory that the result holds, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
         match self {
             Self::Completed(output) => limits::memory(output),
             Self::Failed(_) => ENTRY_SIZE,

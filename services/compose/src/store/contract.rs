@@ -1,5 +1,5 @@
-//! Tests that every implementation of [`WorkflowStore`] has to pass. [`contract!`](crate::contract!) generates them from a
-//! function that maps [`StoreLimits`](crate::StoreLimits) to a [`TestStore`].
+//! Tests that every implementation of [`WorkflowStore`] has to pass. [`contract!`](crate::contract!) generates them from an
+//! asynchronous function that maps [`StoreLimits`](crate::StoreLimits) to a [`TestStore`].
 
 use std::sync::Arc;
 

@@ -68,8 +68,9 @@ impl Default for StoreLimits {
 }
 
 impl StoreLimits {
-    /// Returns the most bytes that a run can have.
-    pub(super) fn max_bytes_per_run(&self) -> usize {
+    /// Returns the maximum estimated size of one run, in bytes.
+    #[must_use]
+    pub fn max_bytes_per_run(&self) -> usize {
         self.max_bytes_per_owner.min(self.max_bytes / 2)
     }
 

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::store::contract::TestStore;
 
-    fn fresh(limits: StoreLimits) -> TestStore {
+    async fn fresh(limits: StoreLimits) -> TestStore {
         let clock = Clock::manual(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000));
         let store = Arc::new(MemoryWorkflowStore::new(limits, clock.clone()));
         TestStore { replica: store.clone(), store, clock }

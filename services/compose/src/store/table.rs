@@ -9,7 +9,7 @@ use super::limits::StoreLimits;
 use super::usage::Usage;
 use crate::{
     Change, Lease, RunId, RunOwner, RunRecord, RunStatus, RunSummary, StoreCounts, StoreError,
-    Timestamp,
+    Timestamp, WriteEffect,
 };
 
 /// Runs by identifier.
@@ -143,30 +143,12 @@ impl Table {
         changes: Vec<Change>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let (lease_duration, max_bytes) = (self.limits.lease, self.limits.max_bytes_per_run());
-        let ends = changes.iter().any(|change| matches!(change, Change::RunFinished { .. }));
+        let limits = self.limits;
         let entry = self.leased(lease)?;
-        let mut open = entry.record.open_round();
-        for change in &changes {
-            match change {
-                Change::AnswersKept { round, .. } | Change::RoundConsumed { round, .. }
-                    if open != Some(*round) =>
-                {
-                    return Err(StoreError::RoundConsumed);
-                }
-                Change::RoundConsumed { .. } => open = None,
-                _ => {}
-            }
-        }
-        let gives_back = ends || changes.iter().any(|c| matches!(c, Change::RoundOpened { .. }));
-        let added: usize = changes.iter().map(Change::size).sum();
-        let freed: usize = changes.iter().map(|change| entry.record.size_freed_by(change)).sum();
         let (before, owner) = (entry.bytes, entry.record.owner.clone());
-        let after = (before + added).saturating_sub(freed);
+        let effect = entry.record.check_write(before, &changes, &limits)?;
+        let WriteEffect { ends, gives_lease_back, size: after, freed: _ } = effect;
         if !ends {
-            if after > max_bytes {
-                return Err(StoreError::RunTooLarge { limit: max_bytes });
-            }
             self.make_room(&owner, 0, after.saturating_sub(before))?;
         }
         let end_number = ends.then(|| self.take_number());
@@ -175,7 +157,7 @@ impl Table {
         entry.record.updated_at = now;
         entry.end_number = end_number;
         entry.last_write = now;
-        entry.leased_until = (!gives_back).then(|| now.plus(lease_duration));
+        entry.leased_until = (!gives_lease_back).then(|| now.plus(limits.lease));
         // A finished record shrinks; measuring it again is worth its cost only then.
         let bytes = if ends { entry.record.size() } else { after };
         entry.bytes = bytes;

@@ -39,7 +39,7 @@ fn clock() -> Clock {
     Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000))
 }
 
-fn fresh(limits: StoreLimits) -> TestStore {
+async fn fresh(limits: StoreLimits) -> TestStore {
     let (file, clock) = (TestFile::new(), clock());
     let store = Arc::new(file.open(limits, &clock));
     TestStore { replica: store.clone(), store, clock }

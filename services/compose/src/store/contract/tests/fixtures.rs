@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Answer, Change, DefinitionHash, KeptAnswer, RecordedQuestion, RunId, RunOwner, RunRecord,
-    RunResult, RunStatus, StepResult, StepStatus, Timestamp,
+    RunResult, RunStatus, StepResult, StepStatus, Timestamp, WorkflowStore,
 };
 
 pub(super) fn alice() -> RunOwner {
@@ -60,4 +60,18 @@ pub(super) fn round_consumed(round: usize) -> Change {
 pub(super) fn completed() -> Change {
     let result = RunResult::Completed(Arc::new(json!({"done": true})));
     Change::RunFinished { status: RunStatus::Completed, at: Timestamp(8), result }
+}
+
+/// Waits until a store has taken back the lease of a run of Alice, which it does in the background.
+pub(super) async fn until_released(store: &dyn WorkflowStore, name: &str) {
+    let released = async {
+        loop {
+            let record = store.read(&alice(), &id(name)).await.unwrap();
+            if record.status != RunStatus::Running {
+                return;
+            }
+            store.wait(&alice(), &id(name), record.version).await.unwrap();
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), released).await.unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fixtures::{alice, id, kept, started};
+use super::fixtures::{alice, id, kept, started, until_released};
 use crate::store::contract::TestStore;
 use crate::{RunStatus, StoreError, StoreLimits};
 
@@ -10,8 +10,8 @@ fn limits() -> StoreLimits {
     StoreLimits { lease: Duration::from_secs(10), ..StoreLimits::default() }
 }
 
-pub async fn new_run_is_leased_to_its_creator(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(limits());
+pub async fn new_run_is_leased_to_its_creator(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(limits()).await;
     let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
     assert_eq!((&lease.run, lease.epoch), (&id("a"), 1));
     let error = replica.acquire(&alice(), &id("a")).await.unwrap_err();
@@ -21,8 +21,8 @@ pub async fn new_run_is_leased_to_its_creator(fresh: fn(StoreLimits) -> TestStor
     assert_eq!(store.lease_duration(), Duration::from_secs(10));
 }
 
-pub async fn lease_ends_unless_renewed(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, clock } = fresh(limits());
+pub async fn lease_ends_unless_renewed(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, clock } = fresh(limits()).await;
     let lease = store.create(kept("a"), Vec::new()).await.unwrap();
     clock.advance(Duration::from_secs(9));
     store.renew(&lease).await.unwrap();
@@ -35,8 +35,8 @@ pub async fn lease_ends_unless_renewed(fresh: fn(StoreLimits) -> TestStore) {
     assert_eq!(taken.epoch, 2);
 }
 
-pub async fn write_extends_lease(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, clock } = fresh(limits());
+pub async fn write_extends_lease(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, clock } = fresh(limits()).await;
     let lease = store.create(kept("a"), Vec::new()).await.unwrap();
     clock.advance(Duration::from_secs(9));
     store.commit(&lease, vec![started(0)]).await.unwrap();
@@ -44,8 +44,8 @@ pub async fn write_extends_lease(fresh: fn(StoreLimits) -> TestStore) {
     assert_eq!(replica.acquire(&alice(), &id("a")).await.unwrap_err(), StoreError::Leased);
 }
 
-pub async fn later_lease_fences_earlier_one(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, clock } = fresh(limits());
+pub async fn later_lease_fences_earlier_one(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, clock } = fresh(limits()).await;
     let first = store.create(kept("a"), Vec::new()).await.unwrap();
     clock.advance(Duration::from_secs(10));
     let (second, _) = replica.acquire(&alice(), &id("a")).await.unwrap();
@@ -58,20 +58,22 @@ pub async fn later_lease_fences_earlier_one(fresh: fn(StoreLimits) -> TestStore)
     assert_eq!(record.steps.keys().collect::<Vec<_>>(), [&1]);
 }
 
-pub async fn released_run_is_interrupted(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(limits());
+pub async fn released_run_is_interrupted(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(limits()).await;
     let lease = store.create(kept("a"), Vec::new()).await.unwrap();
     store.release(&lease);
+    until_released(&*replica, "a").await;
     let record = replica.read(&alice(), &id("a")).await.unwrap();
     assert_eq!(record.status, RunStatus::Interrupted);
     let (_, record) = replica.acquire(&alice(), &id("a")).await.unwrap();
     assert_eq!(record.status, RunStatus::Running);
 }
 
-pub async fn concurrent_replicas_get_one_lease(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(limits());
+pub async fn concurrent_replicas_get_one_lease(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(limits()).await;
     let lease = store.create(kept("a"), Vec::new()).await.unwrap();
     store.release(&lease);
+    until_released(&*replica, "a").await;
     let (owner, run) = (alice(), id("a"));
     let results = tokio::join!(
         store.acquire(&owner, &run),
@@ -82,8 +84,8 @@ pub async fn concurrent_replicas_get_one_lease(fresh: fn(StoreLimits) -> TestSto
     assert_eq!(granted, 1);
 }
 
-pub async fn expired_lease_writes_until_taken(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, clock } = fresh(limits());
+pub async fn expired_lease_writes_until_taken(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, clock } = fresh(limits()).await;
     let lease = store.create(kept("a"), Vec::new()).await.unwrap();
     clock.advance(Duration::from_mins(1));
     store.commit(&lease, vec![started(0)]).await.unwrap();

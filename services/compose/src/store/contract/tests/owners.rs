@@ -1,13 +1,14 @@
 //! Owners: each sees and cancels own runs only.
 
-use super::fixtures::{alice, completed, id, kept, of, round_opened, started};
+use super::fixtures::{alice, completed, id, kept, of, round_opened, started, until_released};
 use crate::store::contract::TestStore;
 use crate::{RunErrorKind, RunOwner, RunResult, RunStatus, StoreError, StoreLimits, Timestamp};
 
-pub async fn run_is_absent_for_others(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn run_is_absent_for_others(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     let lease = store.create(kept("a"), Vec::new()).await.unwrap();
     store.release(&lease);
+    until_released(&*replica, "a").await;
     let mallory = RunOwner::new("mallory");
     assert_eq!(replica.read(&mallory, &id("a")).await.unwrap_err(), StoreError::NotFound);
     assert_eq!(replica.acquire(&mallory, &id("a")).await.unwrap_err(), StoreError::NotFound);
@@ -18,8 +19,8 @@ pub async fn run_is_absent_for_others(fresh: fn(StoreLimits) -> TestStore) {
     assert_eq!(record.status, RunStatus::Interrupted);
 }
 
-pub async fn owner_lists_newest_first(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn owner_lists_newest_first(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     for (name, at) in [("old", 1), ("new", 9), ("middle", 5)] {
         let mut run = kept(name);
         run.started_at = Timestamp(at);
@@ -44,8 +45,8 @@ pub async fn owner_lists_newest_first(fresh: fn(StoreLimits) -> TestStore) {
     assert_eq!(newest, runs[..2]);
 }
 
-pub async fn cancelled_run_stops_its_holder(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn cancelled_run_stops_its_holder(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     let lease = store.create(of(alice(), "a"), Vec::new()).await.unwrap();
     assert_eq!(replica.cancel(&alice(), &id("a")).await, Ok(RunStatus::Cancelled));
     assert_eq!(store.commit(&lease, vec![started(0)]).await, Err(StoreError::Superseded));
@@ -56,8 +57,8 @@ pub async fn cancelled_run_stops_its_holder(fresh: fn(StoreLimits) -> TestStore)
     assert_eq!(error.kind(), RunErrorKind::Cancelled);
 }
 
-pub async fn cancel_keeps_earlier_result(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn cancel_keeps_earlier_result(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     let lease = store.create(kept("a"), Vec::new()).await.unwrap();
     store.commit(&lease, vec![completed()]).await.unwrap();
     assert_eq!(replica.cancel(&alice(), &id("a")).await, Ok(RunStatus::Completed));

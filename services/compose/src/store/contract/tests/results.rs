@@ -41,8 +41,8 @@ async fn is_kept(store: &dyn WorkflowStore, owner: &RunOwner, name: &str) -> boo
     !is_dropped
 }
 
-pub async fn oldest_results_of_owner_are_dropped(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(limits());
+pub async fn oldest_results_of_owner_are_dropped(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(limits()).await;
     let runs = [("a", 40_000), ("b", 40_000), ("c", 40_000)];
     end_together(&*store, &alice(), &runs).await;
     for (name, kept) in [("a", false), ("b", true), ("c", true)] {
@@ -51,15 +51,15 @@ pub async fn oldest_results_of_owner_are_dropped(fresh: fn(StoreLimits) -> TestS
     assert!(replica.counts().await.unwrap().bytes <= 100_000);
 }
 
-pub async fn result_over_limit_drops_no_other(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(limits());
+pub async fn result_over_limit_drops_no_other(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(limits()).await;
     end_together(&*store, &alice(), &[("small", 1_000), ("large", 100_000)]).await;
     assert!(is_kept(&*replica, &alice(), "small").await);
     assert!(!is_kept(&*replica, &alice(), "large").await);
 }
 
-pub async fn largest_owner_loses_results_first(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(limits());
+pub async fn largest_owner_loses_results_first(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(limits()).await;
     let (bob, carol) = (RunOwner::new("bob"), RunOwner::new("carol"));
     end_together(&*store, &bob, &[("b", 20_000)]).await;
     end_together(&*store, &alice(), &[("a1", 40_000), ("a2", 40_000)]).await;
@@ -71,9 +71,9 @@ pub async fn largest_owner_loses_results_first(fresh: fn(StoreLimits) -> TestSto
     assert!(replica.counts().await.unwrap().bytes <= 150_000);
 }
 
-pub async fn error_of_run_stays_over_limit(fresh: fn(StoreLimits) -> TestStore) {
+pub async fn error_of_run_stays_over_limit(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
     let limits = StoreLimits { max_bytes_per_owner: 2_000, ..StoreLimits::default() };
-    let TestStore { store, replica, .. } = fresh(limits);
+    let TestStore { store, replica, .. } = fresh(limits).await;
     let run = || of(alice(), "a").keeping_result();
     let lease = store.create(run(), Vec::new()).await.unwrap();
     let steps = (0..20).map(|step| finished(step, json!({})));

@@ -10,8 +10,8 @@ use super::fixtures::{
 use crate::store::contract::TestStore;
 use crate::{RunStatus, StoreError, StoreLimits};
 
-pub async fn open_round_gives_lease_back(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn open_round_gives_lease_back(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
     store.commit(&lease, vec![round_opened(0)]).await.unwrap();
     let record = replica.read(&alice(), &id("a")).await.unwrap();
@@ -20,8 +20,8 @@ pub async fn open_round_gives_lease_back(fresh: fn(StoreLimits) -> TestStore) {
     assert_eq!(lease.epoch, 2);
 }
 
-pub async fn round_is_consumed_once(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn round_is_consumed_once(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
     store.commit(&lease, vec![round_opened(0)]).await.unwrap();
     let (lease, _) = replica.acquire(&alice(), &id("a")).await.unwrap();
@@ -36,8 +36,10 @@ pub async fn round_is_consumed_once(fresh: fn(StoreLimits) -> TestStore) {
     assert_eq!((record.rounds[0].consumed_by, record.open_round()), (Some([1; 32]), Some(1)));
 }
 
-pub async fn write_with_consumed_round_changes_nothing(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn write_with_consumed_round_changes_nothing(
+    fresh: impl AsyncFn(StoreLimits) -> TestStore,
+) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
     store.commit(&lease, vec![round_opened(0)]).await.unwrap();
     let (lease, _) = store.acquire(&alice(), &id("a")).await.unwrap();
@@ -49,8 +51,8 @@ pub async fn write_with_consumed_round_changes_nothing(fresh: fn(StoreLimits) ->
     assert_eq!(replica.read(&alice(), &id("a")).await.unwrap(), before);
 }
 
-pub async fn kept_answers_need_open_round(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, clock } = fresh(StoreLimits::default());
+pub async fn kept_answers_need_open_round(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, clock } = fresh(StoreLimits::default()).await;
     let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
     store.commit(&lease, vec![round_opened(0)]).await.unwrap();
     let (lease, _) = store.acquire(&alice(), &id("a")).await.unwrap();

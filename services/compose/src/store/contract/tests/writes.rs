@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::fixtures::{alice, completed, finished, id, kept, of, started};
+use super::fixtures::{alice, completed, finished, id, kept, of, started, until_released};
 use crate::store::contract::TestStore;
 use crate::{
     Change, IterationResult, RunResult, RunStatus, StepStatus, StoreError, StoreLimits, Timestamp,
 };
 
-pub async fn replica_reads_each_write(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn replica_reads_each_write(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     let lease = store.create(kept("a"), vec![started(0), started(2)]).await.unwrap();
     let output = IterationResult::Completed(json!({"n": 1}).into());
     let writes = [
@@ -32,12 +32,13 @@ pub async fn replica_reads_each_write(fresh: fn(StoreLimits) -> TestStore) {
     assert_eq!(record.steps[&2].iterations[&4].result, Some(output));
     assert_eq!(*record.arguments, json!({"city": "Oslo"}));
     store.release(&lease);
+    until_released(&*replica, "a").await;
     let (_, acquired) = replica.acquire(&alice(), &id("a")).await.unwrap();
     assert_eq!(acquired, record);
 }
 
-pub async fn rejected_write_changes_nothing(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn rejected_write_changes_nothing(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     let lease = store.create(kept("a"), Vec::new()).await.unwrap();
     let before = replica.read(&alice(), &id("a")).await.unwrap();
     let changes = vec![started(0), super::fixtures::round_consumed(0)];
@@ -45,8 +46,8 @@ pub async fn rejected_write_changes_nothing(fresh: fn(StoreLimits) -> TestStore)
     assert_eq!(replica.read(&alice(), &id("a")).await.unwrap(), before);
 }
 
-pub async fn finished_run_takes_no_writes(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn finished_run_takes_no_writes(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
     store.commit(&lease, vec![completed()]).await.unwrap();
     assert_eq!(store.commit(&lease, vec![started(1)]).await, Err(StoreError::Finished));
@@ -56,8 +57,8 @@ pub async fn finished_run_takes_no_writes(fresh: fn(StoreLimits) -> TestStore) {
     assert_eq!(record.result, Some(RunResult::Completed(json!({"done": true}).into())));
 }
 
-pub async fn result_is_kept_on_request_only(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn result_is_kept_on_request_only(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     for (run, expected) in [
         (of(alice(), "a"), RunResult::NotKept),
         (kept("b"), RunResult::Completed(json!({"done": true}).into())),
@@ -69,8 +70,8 @@ pub async fn result_is_kept_on_request_only(fresh: fn(StoreLimits) -> TestStore)
     }
 }
 
-pub async fn ended_run_keeps_course_without_values(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn ended_run_keeps_course_without_values(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     let lease = store.create(of(alice(), "a"), vec![started(0), started(1)]).await.unwrap();
     store.commit(&lease, vec![finished(0, json!({"secret": 1}))]).await.unwrap();
     let output = IterationResult::Completed(json!("secret").into());
@@ -97,15 +98,15 @@ pub async fn ended_run_keeps_course_without_values(fresh: fn(StoreLimits) -> Tes
     assert!(!text.contains("secret") && !text.contains("Oslo"), "{text}");
 }
 
-pub async fn identifier_is_used_once(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn identifier_is_used_once(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     store.create(kept("a"), Vec::new()).await.unwrap();
     let error = replica.create(kept("a"), Vec::new()).await.unwrap_err();
     assert_eq!(error, StoreError::Leased);
 }
 
-pub async fn waits_for_write_of_replica(fresh: fn(StoreLimits) -> TestStore) {
-    let TestStore { store, replica, .. } = fresh(StoreLimits::default());
+pub async fn waits_for_write_of_replica(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
     let lease = store.create(kept("a"), Vec::new()).await.unwrap();
     let version = replica.read(&alice(), &id("a")).await.unwrap().version;
     let (owner, run) = (alice(), id("a"));
