@@ -1,19 +1,30 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(any(test, feature = "contract"))]
+#[macro_use]
+pub mod contract;
 mod ended;
 mod id;
+#[cfg(any(test, feature = "contract"))]
+mod memory;
 mod sealed;
+mod session_events;
 mod sessions;
 mod storage;
+mod tombstones;
 
+#[cfg(any(test, feature = "contract"))]
+pub use self::memory::MemorySessionStorage;
 pub use self::{
     ended::EndedSessions,
     id::SessionId,
     sealed::{OpenedSessionId, SEALED_SESSION_LIFETIME, SessionClaims, SessionSeal, split},
+    session_events::SessionEvents,
     sessions::{NewSession, SessionLimitError, Sessions},
     storage::{
         BackendEntry, BackendLookup, EntryTag, Liveness, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS,
         MAX_TOMBSTONES_PER_OWNER, OwnerDigest, Replacement, RestoredRecord, SessionEvent,
         SessionKey, SessionRecord, SessionStorage, StorageError, StorageFuture,
     },
+    tombstones::{TOMBSTONE_LIFETIME, Tombstones},
 };

@@ -1,6 +1,7 @@
 //! Storage of sessions that replicas share.
 
 use std::fmt;
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use futures_util::future::BoxFuture;
@@ -36,7 +37,7 @@ pub struct SessionKey {
     pub issued_at: u64,
 }
 
-/// State of a session that its sealed identifier does not contain.
+/// State of a session that its sealed identifier does not contain. Lists are sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionRecord {
     /// Log level that the client set, as JSON.
@@ -238,6 +239,40 @@ pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the handles that other replicas announced within the last two seconds.
     fn replicas(&self) -> Vec<Box<str>>;
+}
+
+// === impl EntryTag ===
+
+impl EntryTag {
+    /// Creates a tag from the operating system's random numbers; `None` if they are unavailable.
+    #[must_use]
+    pub fn random() -> Option<Self> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+}
+
+// === impl Liveness ===
+
+impl Liveness {
+    /// Time without messages after which some may be missing.
+    pub const SILENT_AFTER: Duration = Duration::from_millis(750);
+
+    /// Time without messages after which sessions cannot be used.
+    pub const LOST_AFTER: Duration = Duration::from_mins(1);
+
+    /// Returns the state after a time without messages.
+    #[must_use]
+    pub fn after(silence: Duration) -> Self {
+        if silence < Self::SILENT_AFTER {
+            Self::Current
+        } else if silence < Self::LOST_AFTER {
+            Self::Silent
+        } else {
+            Self::Lost
+        }
+    }
 }
 
 // === impl OwnerDigest ===
