@@ -1,4 +1,4 @@
-//! The authorization server's state in a real Redis: one server, a cluster, and Sentinel.
+//! The authorization server's state and the runs of composite tools in a real Redis: one server, a cluster, and Sentinel.
 //!
 //! A single test program installs Redis once. See `vmcp_tests::counterparts`.
 
@@ -12,3 +12,4 @@ mod issuers;
 mod settings;
 mod trips;
 mod unreadable;
+mod workflows;

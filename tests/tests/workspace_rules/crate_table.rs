@@ -81,6 +81,19 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-config", "vmcp-gotemplate"]),
     ),
     (
+        "vmcp-compose-redis",
+        "services/compose-redis",
+        AllowedDependencies::Only(&[
+            "vmcp-wire",
+            "vmcp-core",
+            "vmcp-seal",
+            "vmcp-redis",
+            "vmcp-config",
+            "vmcp-gotemplate",
+            "vmcp-compose",
+        ]),
+    ),
+    (
         "vmcp-aggregate",
         "services/aggregate",
         AllowedDependencies::Only(&[

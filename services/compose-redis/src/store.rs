@@ -1,0 +1,212 @@
+//! Store in Redis: settings, startup checks, execution of steps.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tokio::sync::{Notify, Semaphore};
+use vmcp_compose::{Lease, RunId, RunOwner, StoreError, StoreLimits};
+use vmcp_core::Clock;
+use vmcp_redis::{Error, Idempotency, Redis, Script};
+use vmcp_seal::KeyRing;
+
+use crate::arguments::Arguments;
+use crate::health::{Health, StoreHealth};
+use crate::held::HeldRun;
+use crate::reply::Reply;
+use crate::scripts::Scripts;
+use crate::sealed::RunSeal;
+
+/// Maximum number of leases that are given back at a time. Further ones end by themselves.
+const MAX_RELEASES: usize = 256;
+
+/// Settings of a store.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Beginning of all keys, such as `vmcp:my-server:`. Servers with the same prefix share their runs.
+    pub key_prefix: String,
+    /// Limits, of all replicas together.
+    pub limits: StoreLimits,
+}
+
+/// Error of starting the store.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StartError {
+    /// The prefix would put keys into other slots of a cluster.
+    #[error("the key prefix {0:?} of the workflow store must not contain '{{' or '}}'")]
+    InvalidKeyPrefix(String),
+    /// Redis cannot be reached, or rejects the credentials.
+    #[error(transparent)]
+    Redis(#[from] Error),
+    /// Redis does not run the scripts.
+    #[error("Redis rejected the scripts of the workflow store: use Redis 7.0, Valkey 8.0 or newer")]
+    Unsupported,
+    /// The ACL of the user denies a required command.
+    #[error(
+        "the ACL of the Redis user denies {command} on keys that begin with {prefix}: {reason}"
+    )]
+    Denied {
+        /// Denied command.
+        command: String,
+        /// Prefix of all keys.
+        prefix: String,
+        /// Reason, as reported by Redis.
+        reason: String,
+    },
+    /// Another version of the server wrote the keys.
+    #[error(
+        "the key {key} has format {format:?}, which this version does not read: use another \
+         keyPrefix, or end the runs with the version that wrote them"
+    )]
+    UnknownFormat {
+        /// The key.
+        key: String,
+        /// Its format.
+        format: String,
+    },
+    /// Another program uses the keys.
+    #[error("the key {key} belongs to another program: use another keyPrefix")]
+    ForeignKey {
+        /// The key.
+        key: String,
+    },
+}
+
+/// Store of runs in Redis, for any number of replicas. Clones share the connection and the leases.
+#[derive(Clone)]
+pub struct RedisWorkflowStore(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    redis: Redis,
+    prefix: String,
+    pub(crate) limits: StoreLimits,
+    ring: KeyRing,
+    pub(crate) clock: Clock,
+    pub(crate) scripts: Scripts,
+    pub(crate) health: Health,
+    /// Runs whose lease this process holds. Invariant: as many as runs that it runs, since the engine gives each lease back.
+    held: Mutex<HashMap<RunId, Arc<HeldRun>>>,
+    /// Wakes those who wait for a write of this process.
+    pub(crate) changed: Notify,
+    pub(crate) releases: Arc<Semaphore>,
+}
+
+impl RedisWorkflowStore {
+    /// Starts the store after it has tried each required command and read the format of the keys.
+    ///
+    /// # Errors
+    /// Redis cannot be reached or is too old, the ACL of the user denies a command, or the keys have another format.
+    pub async fn start(
+        redis: Redis,
+        settings: Settings,
+        ring: KeyRing,
+        clock: Clock,
+    ) -> Result<Arc<Self>, StartError> {
+        let Settings { key_prefix, limits } = settings;
+        if key_prefix.contains(['{', '}']) {
+            return Err(StartError::InvalidKeyPrefix(key_prefix));
+        }
+        let store = Self(Arc::new(Inner {
+            redis,
+            prefix: format!("{key_prefix}{{workflows}}:"),
+            limits,
+            ring,
+            clock,
+            scripts: Scripts::new(),
+            health: Health::default(),
+            held: Mutex::default(),
+            changed: Notify::new(),
+            releases: Arc::new(Semaphore::new(MAX_RELEASES)),
+        }));
+        store.probe().await?;
+        Ok(Arc::new(store))
+    }
+
+    /// Returns the health of the store, as its last step found it.
+    #[must_use]
+    pub fn health(&self) -> StoreHealth {
+        self.0.health.current()
+    }
+
+    async fn probe(&self) -> Result<(), StartError> {
+        let Inner { redis, prefix, scripts, .. } = &*self.0;
+        let (script, arguments) = (&scripts.probe, self.arguments());
+        let reply = match redis.run(script, prefix, &arguments, Idempotency::Idempotent).await {
+            Err(Error::CommandFailed { code, .. }) if &*code == "ERR" => {
+                return Err(StartError::Unsupported);
+            }
+            reply => reply?,
+        };
+        let mut reply = Reply::new(reply).map_err(|_| StartError::Unsupported)?;
+        let mut text = || reply.get().ok().flatten().unwrap_or_default();
+        let (word, first, second): (String, String, String) = (text(), text(), text());
+        match &*word {
+            "ok" => Ok(()),
+            "foreign" => Err(StartError::ForeignKey { key: first }),
+            "format" => Err(StartError::UnknownFormat { key: first, format: second }),
+            _ => {
+                let prefix = prefix.clone();
+                Err(StartError::Denied { command: first, prefix, reason: second })
+            }
+        }
+    }
+
+    pub(crate) fn arguments(&self) -> Arguments {
+        Arguments::new(&self.0.clock, &self.0.limits)
+    }
+
+    /// Runs the script of a step. Each may run twice: the holder and the version tell a step that was taken from another one.
+    pub(crate) async fn step(
+        &self,
+        script: &Script,
+        arguments: &Arguments,
+    ) -> Result<Reply, StoreError> {
+        let Inner { redis, prefix, health, .. } = &*self.0;
+        match redis.run(script, prefix, arguments, Idempotency::Idempotent).await {
+            Ok(reply) => {
+                health.record_success();
+                Reply::new(reply)
+            }
+            Err(error) => Err(health.record_error(error)),
+        }
+    }
+
+    pub(crate) fn seal<'a>(&'a self, run: &'a RunId, owner: &'a RunOwner) -> RunSeal<'a> {
+        RunSeal { ring: &self.0.ring, run, owner }
+    }
+
+    pub(crate) fn hold(&self, held: HeldRun) {
+        vmcp_core::lock(&self.0.held).insert(held.lease.run.clone(), Arc::new(held));
+    }
+
+    /// Returns the run of a lease, unless the lease was given back or is another one.
+    pub(crate) fn held(&self, lease: &Lease) -> Option<Arc<HeldRun>> {
+        let held = vmcp_core::lock(&self.0.held);
+        held.get(&lease.run).filter(|held| held.lease == *lease).cloned()
+    }
+
+    /// Forgets the run of a lease.
+    pub(crate) fn take_held(&self, lease: &Lease) -> Option<Arc<HeldRun>> {
+        let mut held = vmcp_core::lock(&self.0.held);
+        held.get(&lease.run).filter(|held| held.lease == *lease)?;
+        held.remove(&lease.run)
+    }
+}
+
+impl fmt::Debug for RedisWorkflowStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisWorkflowStore")
+            .field("redis", &self.0.redis)
+            .field("prefix", &self.0.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns a random name of a lease.
+pub(crate) fn random_holder() -> Result<String, StoreError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|_| StoreError::Unavailable)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}

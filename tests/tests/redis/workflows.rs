@@ -1,0 +1,4 @@
+//! Runs of composite tools in Redis.
+
+mod contract;
+mod fixtures;
