@@ -6,4 +6,6 @@ mod ring;
 
 pub use self::files::SealKeyFiles;
 pub use self::key::{SealKey, SealKeyError};
-pub use self::ring::{KeyRing, KeyRingError, MAX_KEYS, RandomError, SEAL_DELAY, SealPurpose};
+pub use self::ring::{
+    KeyRing, KeyRingError, MAX_KEYS, RandomError, SEAL_DELAY, SealKeyId, SealPurpose,
+};

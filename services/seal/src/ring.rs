@@ -68,6 +68,10 @@ pub enum KeyRingError {
 #[error("the system has no random numbers")]
 pub struct RandomError;
 
+/// Public identifier of a key of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealKeyId([u8; KEY_ID_LENGTH]);
+
 /// Key with what is derived from it.
 struct RingKey {
     id: [u8; KEY_ID_LENGTH],
@@ -149,6 +153,12 @@ impl KeyRing {
         }
         self.keys.store(Arc::new(new));
         Ok(())
+    }
+
+    /// Returns the identifier of the key that seals now. A value that was sealed once can be used until it changes.
+    #[must_use]
+    pub fn sealing_key(&self) -> SealKeyId {
+        SealKeyId(sealing_key(&self.keys.load(), self.clock.now()).id)
     }
 
     /// Seals a value for a purpose. It opens only with the same associated data.
@@ -310,8 +320,10 @@ mod tests {
         // It opens at once what a faster replica sealed with it.
         let newer = KeyRing::new("server", &[key(2)], clock.clone()).unwrap();
         assert!(opens(&ring, &newer.seal(SealPurpose::SessionId, b"", OWNER).unwrap()));
+        let former = ring.sealing_key();
         clock.advance(SEAL_DELAY);
         assert!(!opens(&old_only, &seal()));
+        assert_ne!(ring.sealing_key(), former);
         let touched = key(2).made_at(clock.now());
         ring.replace(&[touched, key(1)]).unwrap();
         assert!(!opens(&old_only, &seal()), "the same key is not new again");

@@ -49,6 +49,11 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         "services/session",
         AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-seal"]),
     ),
+    (
+        "vmcp-peer",
+        "services/peer",
+        AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-seal"]),
+    ),
     ("vmcp-listener", "services/listener", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-redis", "services/redis", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     (
@@ -104,6 +109,7 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
             "vmcp-timeout",
             "vmcp-breaker",
             "vmcp-seal",
+            "vmcp-peer",
             "vmcp-telemetry",
             "vmcp-session",
             "vmcp-config",

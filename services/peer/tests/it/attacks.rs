@@ -1,0 +1,133 @@
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use vmcp_peer::ForwardError;
+
+use crate::replica::{Replica, bind, client_at, request, ring, text};
+
+/// Forwards to a replica whose address another process has.
+async fn forward_to(stranger: TcpListener, secret: &'static str) -> (ForwardError, Vec<u8>) {
+    let address = stranger.local_addr().unwrap();
+    let forwarder = client_at(([127, 0, 0, 9], address.port()).into(), ring(1));
+    let former = client_at(address, ring(1));
+    let listening = tokio::spawn(async move {
+        let (mut stream, _) = stranger.accept().await.unwrap();
+        let mut received = vec![0; 1 << 16];
+        let mut length = stream.read(&mut received).await.unwrap();
+        // A stranger that speaks no TLS.
+        _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        while let Ok(more @ 1..) = stream.read(&mut received[length..]).await {
+            length += more;
+        }
+        received.truncate(length);
+        received
+    });
+    let error = forwarder.forward(former.own(), request("/", secret), None).await.unwrap_err();
+    (error, listening.await.unwrap())
+}
+
+#[tokio::test]
+async fn stranger_on_reused_address_gets_no_request() {
+    let [listener] = bind().await;
+    let (error, received) = forward_to(listener, "secret").await;
+    assert!(error.is_gone() && !error.is_sent(), "{error}");
+    assert!(!received.windows(6).any(|it| it == b"secret"));
+}
+
+#[tokio::test]
+async fn replacement_with_same_ring_gets_no_request() {
+    let [one, two] = bind().await;
+    let former = client_at(two.local_addr().unwrap(), ring(1));
+    let (one, two) = (Replica::start(one, ring(1)), Replica::start(two, ring(1)));
+    one.peers.open(&former.sealed_handle().unwrap()).unwrap();
+    assert_eq!(one.peers.known().len(), 1);
+    let error = one.peers.forward(former.own(), request("/", ""), None).await.unwrap_err();
+    assert!(matches!(error, ForwardError::OtherProcess(_)), "{error}");
+    assert_eq!((two.requests(), one.peers.known().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn holder_without_ring_gets_no_request() {
+    let [one, two] = bind().await;
+    // It has the pinned key, but another ring.
+    let (one, two) = (Replica::start(one, ring(1)), Replica::start(two, ring(2)));
+    let error = one.peers.forward(&two.handle(), request("/", ""), None).await.unwrap_err();
+    assert!(matches!(error, ForwardError::NotProven(_)), "{error}");
+    assert_eq!(two.requests(), 0);
+}
+
+#[tokio::test]
+async fn relayed_connection_reaches_pinned_process_only() {
+    let [one, two, relay] = bind().await;
+    let (one, two) = (Replica::start(one, ring(1)), Replica::start(two, ring(1)));
+    let target = two.handle().address();
+    let relayed = client_at(relay.local_addr().unwrap(), ring(1));
+    tokio::spawn(async move {
+        let (mut stream, _) = relay.accept().await.unwrap();
+        let mut other = TcpStream::connect(target).await.unwrap();
+        _ = copy_bidirectional(&mut stream, &mut other).await;
+    });
+    let error = one.peers.forward(relayed.own(), request("/", ""), None).await.unwrap_err();
+    assert!(matches!(error, ForwardError::OtherProcess(_)), "{error}");
+    assert_eq!(two.requests(), 0);
+}
+
+#[tokio::test]
+async fn flood_without_proof_leaves_room_for_replicas() {
+    let [one, two] = bind().await;
+    let (one, two) = (Replica::start(one, ring(1)), Replica::start(two, ring(1)));
+    let address = two.handle().address();
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.3:0".parse().unwrap()).unwrap();
+        silent.push(socket.connect(address).await.unwrap());
+    }
+    let response = one.peers.forward(&two.handle(), request("/", "x"), None).await.unwrap();
+    assert!(text(response).await.ends_with('x'));
+    // They are closed without a byte.
+    for mut stream in silent {
+        let read = timeout(Duration::from_secs(10), stream.read(&mut [0; 1])).await.unwrap();
+        assert!(matches!(read, Ok(0) | Err(_)));
+    }
+    assert_eq!(two.requests(), 1);
+}
+
+#[tokio::test]
+async fn silent_peer_is_unreachable() {
+    let [one, two] = bind().await;
+    let one = Replica::start(one, ring(1));
+    let silent = client_at(two.local_addr().unwrap(), ring(1));
+    let error = one.peers.forward(silent.own(), request("/", ""), None).await.unwrap_err();
+    assert!(matches!(error, ForwardError::Unreachable { .. }), "{error}");
+    drop(two);
+}
+
+#[tokio::test]
+async fn killed_peer_interrupts_request_once() {
+    let [one, two, front] = bind().await;
+    let (one, target) = (Replica::start(one, ring(1)), two.local_addr().unwrap());
+    // The replica is reached through a proxy that can cut connections.
+    let peers = client_at(front.local_addr().unwrap(), ring(1));
+    let two = Replica::with_client(two, peers);
+    let proxy = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = front.accept().await.unwrap();
+            let mut other = TcpStream::connect(target).await.unwrap();
+            tokio::spawn(async move { _ = copy_bidirectional(&mut stream, &mut other).await });
+            let (mut stream, _) = front.accept().await.unwrap();
+            let mut other = TcpStream::connect(target).await.unwrap();
+            let copying = copy_bidirectional(&mut stream, &mut other);
+            _ = timeout(Duration::from_millis(300), copying).await;
+        }
+    });
+    // The first connection stays in use, so the next request opens the second one.
+    let first = one.peers.forward(&two.handle(), request("/stream", ""), None).await.unwrap();
+    let error = one.peers.forward(&two.handle(), request("/hang", ""), None).await.unwrap_err();
+    assert!(error.is_sent() && !error.is_gone(), "{error}");
+    assert_eq!(two.requests(), 2, "nothing is sent again");
+    drop(first);
+    proxy.abort();
+}
