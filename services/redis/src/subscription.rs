@@ -76,7 +76,7 @@ impl Subscription {
     /// dropping the future loses no event.
     pub async fn next(&mut self) -> Event {
         loop {
-            let Some(connection) = &mut self.connection else {
+            if self.connection.is_none() {
                 match self.connect().await {
                     Ok(connection) => {
                         self.connection = Some(connection);
@@ -88,13 +88,25 @@ impl Subscription {
                         continue;
                     }
                 }
-            };
+            }
+            match self.message().await {
+                Some(message) => return Event::Message(message),
+                None => self.pause().await,
+            }
+        }
+    }
+
+    /// Returns the next message, or `None` if the subscription is not active any more: it waits for no reconnection. Cancel safe:
+    /// dropping the future loses no message.
+    pub async fn message(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let connection = self.connection.as_mut()?;
             match timeout_at(connection.next_check, connection.stream.next()).await {
                 Ok(Some(message)) => {
                     self.backoff = INITIAL_BACKOFF;
-                    return Event::Message(message.get_payload_bytes().to_vec());
+                    return Some(message.get_payload_bytes().to_vec());
                 }
-                Ok(None) => self.disconnect().await,
+                Ok(None) => self.drop_connection(),
                 Err(_) => self.check_connection().await,
             }
         }

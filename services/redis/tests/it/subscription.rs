@@ -22,3 +22,15 @@ async fn subscription_pauses_between_connections() {
     let commands = server.commands();
     assert!((2..20).contains(&commands.len()), "{}", commands.len());
 }
+
+#[tokio::test]
+async fn closed_subscription_has_no_message() {
+    let server = FakeServer::start(|_| Reply::Last(SUBSCRIBED.into())).await;
+    let redis = Redis::connect_lazy(settings(Address::Standalone(server.node())));
+    let mut subscription = redis.subscribe("key", "channel");
+    for _ in 0..2 {
+        assert_eq!(subscription.message().await, None);
+        subscription.subscribe().await.unwrap();
+    }
+    assert_eq!(server.commands().len(), 2);
+}
