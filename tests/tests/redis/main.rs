@@ -1,4 +1,5 @@
-//! The authorization server's state and the runs of composite tools in a real Redis: one server, a cluster, and Sentinel.
+//! The authorization server's state, sessions of clients and runs of composite tools in a real Redis: one server, a cluster, and
+//! Sentinel.
 //!
 //! A single test program installs Redis once. See `vmcp_tests::counterparts`.
 
@@ -9,6 +10,7 @@ mod documents;
 mod failover;
 mod fixtures;
 mod issuers;
+mod sessions;
 mod settings;
 mod trips;
 mod unreadable;

@@ -57,6 +57,17 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
     ("vmcp-listener", "services/listener", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-redis", "services/redis", AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"])),
     (
+        "vmcp-session-redis",
+        "services/session-redis",
+        AllowedDependencies::Only(&[
+            "vmcp-wire",
+            "vmcp-core",
+            "vmcp-seal",
+            "vmcp-session",
+            "vmcp-redis",
+        ]),
+    ),
+    (
         "vmcp-auth-store",
         "services/auth-store",
         AllowedDependencies::Only(&["vmcp-wire", "vmcp-core"]),

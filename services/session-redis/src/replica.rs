@@ -1,0 +1,204 @@
+//! What this replica knows: tombstones, streams of clients, other replicas, and when it last got a message.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use vmcp_core::lock;
+use vmcp_session::{Liveness, SessionEvent, SessionEvents, SessionId, SessionKey, Tombstones};
+
+use crate::message::{MAX_HANDLE_LENGTH, Message, Tombstone};
+
+/// Maximum number of known tombstones. An older one is still found in Redis when a session is restored, and the session has ended
+/// here when its tombstone arrived.
+const MAX_TOMBSTONES: usize = 100_000;
+
+/// Maximum number of own tombstones that are written again.
+const MAX_OWN_TOMBSTONES: usize = 10_000;
+
+/// Maximum number of other replicas.
+const MAX_REPLICAS: usize = 1024;
+
+/// Time for which an announced handle counts.
+const HANDLE_LIFETIME: Duration = Duration::from_secs(2);
+
+/// State of this replica.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    /// Random name of this process.
+    pub(crate) name: String,
+    pub(crate) events: SessionEvents,
+    inner: Mutex<Inner>,
+    began_at: Instant,
+    /// Milliseconds from `began_at` to the last message before which none is missing. The listener alone writes it.
+    heard_at: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    tombstones: Tombstones,
+    own: VecDeque<Tombstone>,
+    /// Sessions whose clients' streams this replica has.
+    held: HashSet<SessionId>,
+    handle: Option<Box<str>>,
+    others: HashMap<Box<str>, (Box<str>, Instant)>,
+    /// Highest score of a known tombstone.
+    last_score: u64,
+}
+
+impl Replica {
+    pub(crate) fn new(name: String) -> Self {
+        let inner = Inner {
+            tombstones: Tombstones::new(MAX_TOMBSTONES),
+            own: VecDeque::new(),
+            held: HashSet::new(),
+            handle: None,
+            others: HashMap::new(),
+            last_score: 0,
+        };
+        Self {
+            name,
+            events: SessionEvents::default(),
+            inner: Mutex::new(inner),
+            began_at: Instant::now(),
+            heard_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes note of a message at a time, in seconds since 1970.
+    pub(crate) fn receive(&self, message: Message, now: u64) {
+        match message {
+            Message::Beat { replica, handle } if *replica != *self.name => {
+                lock(&self.inner).meet(replica, handle);
+            }
+            Message::Ended { score, tombstone } => self.bury(&tombstone, score, now),
+            Message::Changed { holder, id } if *holder == *self.name => {
+                self.events.add(SessionEvent::Changed(id));
+            }
+            Message::Moved { former, id } if *former == *self.name => self.lose_stream(id),
+            Message::Beat { .. } | Message::Changed { .. } | Message::Moved { .. } => {}
+        }
+    }
+
+    /// Takes note that no message before now is missing.
+    pub(crate) fn hear(&self) {
+        let elapsed = self.began_at.elapsed().as_millis();
+        self.heard_at.store(u64::try_from(elapsed).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn liveness(&self) -> Liveness {
+        let heard_at = Duration::from_millis(self.heard_at.load(Ordering::Relaxed));
+        Liveness::after(self.began_at.elapsed().saturating_sub(heard_at))
+    }
+
+    /// Adds a tombstone that this replica wrote.
+    pub(crate) fn bury_own(&self, tombstone: Tombstone, now: u64) {
+        self.bury(&tombstone, 0, now);
+        let mut inner = lock(&self.inner);
+        if inner.own.len() >= MAX_OWN_TOMBSTONES {
+            inner.own.pop_front();
+        }
+        inner.own.push_back(tombstone);
+    }
+
+    fn bury(&self, tombstone: &Tombstone, score: u64, now: u64) {
+        let mut inner = lock(&self.inner);
+        inner.last_score = inner.last_score.max(score);
+        let event = match *tombstone {
+            Tombstone::Session(session) => {
+                inner.held.remove(&session.id);
+                inner.tombstones.add(&session, now)
+            }
+            Tombstone::AllOfOwner { owner, until } => {
+                let is_new = inner.tombstones.end_all(owner, until);
+                is_new.then_some(SessionEvent::AllEnded { owner, until })
+            }
+        };
+        drop(inner);
+        if let Some(event) = event {
+            self.events.add(event);
+        }
+    }
+
+    pub(crate) fn has_ended(&self, session: &SessionKey) -> bool {
+        lock(&self.inner).tombstones.contains(session)
+    }
+
+    pub(crate) fn ended(&self) -> usize {
+        lock(&self.inner).tombstones.len()
+    }
+
+    pub(crate) fn own_tombstones(&self) -> Vec<Tombstone> {
+        lock(&self.inner).own.iter().copied().collect()
+    }
+
+    pub(crate) fn last_score(&self) -> u64 {
+        lock(&self.inner).last_score
+    }
+
+    pub(crate) fn set_last_score(&self, score: u64) {
+        let mut inner = lock(&self.inner);
+        inner.last_score = inner.last_score.max(score);
+    }
+
+    pub(crate) fn hold_stream(&self, id: SessionId) {
+        lock(&self.inner).held.insert(id);
+    }
+
+    pub(crate) fn leave(&self, id: SessionId) {
+        lock(&self.inner).held.remove(&id);
+    }
+
+    /// Takes note that another replica has the stream of a session.
+    pub(crate) fn lose_stream(&self, id: SessionId) {
+        lock(&self.inner).held.remove(&id);
+        self.events.add(SessionEvent::StreamMoved(id));
+    }
+
+    pub(crate) fn held_streams(&self) -> Vec<SessionId> {
+        lock(&self.inner).held.iter().copied().collect()
+    }
+
+    pub(crate) fn announce(&self, handle: &str) {
+        if handle.len() > MAX_HANDLE_LENGTH {
+            tracing::error!(
+                length = handle.len(),
+                "handle of this replica too long; not announced"
+            );
+            return;
+        }
+        lock(&self.inner).handle = Some(handle.into());
+    }
+
+    pub(crate) fn handle(&self) -> Option<Box<str>> {
+        lock(&self.inner).handle.clone()
+    }
+
+    /// Returns the handles of the other replicas.
+    pub(crate) fn others(&self) -> Vec<Box<str>> {
+        let inner = lock(&self.inner);
+        let current = inner.others.values().filter(|(_, at)| at.elapsed() < HANDLE_LIFETIME);
+        current.map(|(handle, _)| handle.clone()).collect()
+    }
+
+    /// Removes what is of no use any more.
+    pub(crate) fn sweep(&self, now: u64) {
+        let mut inner = lock(&self.inner);
+        inner.tombstones.remove_expired(now);
+        inner.others.retain(|_, (_, at)| at.elapsed() < HANDLE_LIFETIME);
+    }
+}
+
+impl Inner {
+    fn meet(&mut self, replica: Box<str>, handle: Option<Box<str>>) {
+        let Some(handle) = handle else { return };
+        if self.others.len() >= MAX_REPLICAS && !self.others.contains_key(&replica) {
+            self.others.retain(|_, (_, at)| at.elapsed() < HANDLE_LIFETIME);
+        }
+        if self.others.len() < MAX_REPLICAS || self.others.contains_key(&replica) {
+            self.others.insert(replica, (handle, Instant::now()));
+        }
+    }
+}

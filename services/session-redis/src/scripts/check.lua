@@ -1,0 +1,1 @@
+return { has_ended(id, owner, issued) and 'ended' or 'ok' }

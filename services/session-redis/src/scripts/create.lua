@@ -1,0 +1,1 @@
+return { use(false) or 'ok' }

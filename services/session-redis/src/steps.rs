@@ -1,0 +1,193 @@
+//! Steps of the storage.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use vmcp_redis::Script;
+use vmcp_session::{
+    BackendEntry, BackendLookup, EntryTag, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS, Replacement,
+    RestoredRecord, SessionKey, SessionRecord, StorageError,
+};
+
+use crate::arguments::Arguments;
+use crate::health::Use;
+use crate::message::Tombstone;
+use crate::record::ValueSeal;
+use crate::reply::{Reply, Status};
+use crate::storage::{Effect, Inner};
+
+/// Timeout of a check, which precedes a request of a client.
+const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Number of sessions that one script touches.
+const BATCH: usize = 256;
+
+impl Inner {
+    pub(crate) async fn create(&self, session: &SessionKey) -> Result<(), StorageError> {
+        self.step(&self.scripts.create, session, |arguments| arguments).await.map(|_| ())
+    }
+
+    pub(crate) async fn restore(
+        &self,
+        session: &SessionKey,
+    ) -> Result<RestoredRecord, StorageError> {
+        let mut reply = self.step(&self.scripts.restore, session, |arguments| arguments).await?;
+        let fields = reply.pairs()?.unwrap_or_default();
+        let stored = self.values(session).open_record(&fields)?;
+        Ok(RestoredRecord { record: stored.record, is_lost: stored.is_lost })
+    }
+
+    pub(crate) async fn backend_session(
+        &self,
+        session: &SessionKey,
+        backend: &str,
+    ) -> Result<BackendLookup, StorageError> {
+        self.known_end(session)?;
+        let arguments = self.arguments().session(session).text(backend);
+        let script = &self.scripts.backend_session;
+        let mut reply = self.run_script(script, arguments, Effect::Read).await?;
+        let stored: Option<Vec<u8>> = reply.get()?;
+        let values = self.values(session);
+        let entry = stored.map(|stored| values.open_entry(backend, &stored)).transpose()?;
+        Ok(BackendLookup { entry, is_lost: reply.get()?.unwrap_or(false) })
+    }
+
+    pub(crate) async fn replace_backend_session(
+        &self,
+        session: &SessionKey,
+        backend: &str,
+        expected: Option<EntryTag>,
+        value: Option<Vec<u8>>,
+    ) -> Result<Replacement, StorageError> {
+        let values = self.values(session);
+        limit(value.as_ref().map_or(0, Vec::len) + backend.len())?;
+        let sealed = value.map(|value| values.entry(backend, &value)).transpose()?;
+        let (tag, sealed) = sealed.map_or((None, Vec::new()), |(tag, sealed)| (Some(tag), sealed));
+        let expected = expected.map(|tag| tag.0.to_vec()).unwrap_or_default();
+        let with = |arguments: Arguments| {
+            arguments.text(backend).text(expected).text(sealed).number(MAX_RECORD_BYTES)
+        };
+        let mut reply = self.step(&self.scripts.replace_backend_session, session, with).await?;
+        if reply.status == Status::Taken {
+            return Ok(Replacement::Stored(tag));
+        }
+        let present: Option<Vec<u8>> = reply.get()?;
+        let present = present.map(|stored| values.open_entry(backend, &stored)).transpose()?;
+        Ok(Replacement::Conflict(present))
+    }
+
+    pub(crate) async fn set_level(
+        &self,
+        session: &SessionKey,
+        level: &str,
+    ) -> Result<(), StorageError> {
+        limit(level.len())?;
+        let sealed = self.values(session).level(level)?;
+        let with = |arguments: Arguments| arguments.text(sealed).number(MAX_RECORD_BYTES);
+        self.step(&self.scripts.set_level, session, with).await.map(|_| ())
+    }
+
+    pub(crate) async fn subscribe(
+        &self,
+        session: &SessionKey,
+        backend: &str,
+        uri: &str,
+        wanted: bool,
+    ) -> Result<(), StorageError> {
+        limit(backend.len() + uri.len())?;
+        let values = self.values(session);
+        let name = values.subscription_name(backend, uri);
+        let sealed = if wanted { values.subscription(backend, uri)? } else { Vec::new() };
+        let with = |arguments: Arguments| {
+            let arguments = arguments.text(backend).text(name).text(sealed);
+            arguments.number(MAX_RECORD_BYTES).number(MAX_SUBSCRIPTIONS)
+        };
+        self.step(&self.scripts.subscribe, session, with).await.map(|_| ())
+    }
+
+    pub(crate) async fn hold_stream(
+        &self,
+        session: &SessionKey,
+    ) -> Result<SessionRecord, StorageError> {
+        // Before the step: a message that follows it finds the stream here.
+        self.replica.hold_stream(session.id);
+        let mut reply =
+            self.step(&self.scripts.hold_stream, session, |arguments| arguments).await?;
+        let fields = reply.pairs()?.unwrap_or_default();
+        Ok(self.values(session).open_record(&fields)?.record)
+    }
+
+    pub(crate) async fn end(
+        &self,
+        session: &SessionKey,
+    ) -> Result<Vec<(Box<str>, BackendEntry)>, StorageError> {
+        let arguments = self.arguments().session(session);
+        let mut reply = self.run_script(&self.scripts.end, arguments, Effect::Write).await?;
+        let fields = reply.pairs()?.unwrap_or_default();
+        let tombstone: Option<String> = reply.get()?;
+        // Without a tombstone of this step, there was one before.
+        let tombstone = tombstone.and_then(|text| Tombstone::parse(&text));
+        let tombstone = tombstone.unwrap_or(Tombstone::Session(*session));
+        self.replica.bury_own(tombstone, self.clock.unix());
+        // An entry that cannot be read must not hide that the session has ended.
+        let record = self.values(session).open_record(&fields);
+        Ok(record.map(|stored| stored.record.backend_sessions).unwrap_or_default())
+    }
+
+    pub(crate) async fn leave(
+        &self,
+        session: &SessionKey,
+    ) -> Result<Option<SessionRecord>, StorageError> {
+        self.replica.leave(session.id);
+        let mut reply = self.step(&self.scripts.leave, session, |arguments| arguments).await?;
+        let Some(fields) = reply.pairs()? else { return Ok(None) };
+        Ok(Some(self.values(session).open_record(&fields)?.record))
+    }
+
+    pub(crate) async fn touch(&self, sessions: &[SessionKey]) -> Result<(), StorageError> {
+        for batch in sessions.chunks(BATCH) {
+            let ids = batch.iter().map(|session| session.id.to_string());
+            let arguments = ids.fold(self.arguments(), Arguments::text);
+            self.run_script(&self.scripts.touch, arguments, Effect::Write).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn check(&self, session: &SessionKey) -> Result<(), StorageError> {
+        self.known_end(session)?;
+        // A request of a client does not wait for a server that is known to be away.
+        if self.health.is_failing(Use::Publish) {
+            return Err(StorageError::Unavailable);
+        }
+        let arguments = self.arguments().session(session);
+        let check = self.run_script(&self.scripts.check, arguments, Effect::Read);
+        let reply = timeout(CHECK_TIMEOUT, check).await;
+        reply.map_err(|_| StorageError::Unavailable)?.map(|_| ())
+    }
+
+    /// Runs a script on the record of a session.
+    async fn step(
+        &self,
+        script: &Script,
+        session: &SessionKey,
+        with: impl FnOnce(Arguments) -> Arguments,
+    ) -> Result<Reply, StorageError> {
+        self.known_end(session)?;
+        let arguments = with(self.arguments().session(session));
+        self.run_script(script, arguments, Effect::Write).await
+    }
+
+    /// Fails if this replica knows that the session has ended, also if Redis lost the tombstone.
+    fn known_end(&self, session: &SessionKey) -> Result<(), StorageError> {
+        if self.replica.has_ended(session) { Err(StorageError::Ended) } else { Ok(()) }
+    }
+
+    fn values<'a>(&'a self, session: &'a SessionKey) -> ValueSeal<'a> {
+        ValueSeal { ring: &self.ring, session }
+    }
+}
+
+/// Rejects what would not fit alone.
+fn limit(bytes: usize) -> Result<(), StorageError> {
+    if bytes > MAX_RECORD_BYTES { Err(StorageError::RecordFull) } else { Ok(()) }
+}

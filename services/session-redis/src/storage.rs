@@ -1,0 +1,234 @@
+//! Storage in Redis: what its steps share.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use tokio::task::AbortHandle;
+use vmcp_core::Clock;
+use vmcp_redis::{Error, Idempotency, Redis, Script};
+use vmcp_seal::KeyRing;
+use vmcp_session::{
+    BackendEntry, BackendLookup, EntryTag, Liveness, Replacement, RestoredRecord, SessionEvent,
+    SessionId, SessionKey, SessionRecord, SessionStorage, StorageError, StorageFuture,
+};
+
+use crate::arguments::Arguments;
+use crate::health::{Health, StorageState, Use};
+use crate::replica::Replica;
+use crate::reply::Reply;
+use crate::scripts::Scripts;
+use crate::start::{Settings, StartError};
+
+/// Sessions in Redis, for any number of replicas.
+pub struct RedisSessionStorage {
+    pub(crate) inner: Arc<Inner>,
+    /// Task that publishes and receives messages.
+    task: AbortHandle,
+}
+
+/// What the steps and the task share.
+pub(crate) struct Inner {
+    pub(crate) redis: Redis,
+    pub(crate) key_prefix: String,
+    /// Beginning of all keys, all in one slot of a cluster.
+    pub(crate) prefix: String,
+    pub(crate) ttl: Duration,
+    pub(crate) ring: KeyRing,
+    pub(crate) clock: Clock,
+    pub(crate) scripts: Scripts,
+    pub(crate) replica: Replica,
+    pub(crate) health: Health,
+}
+
+/// Effect of a script, which decides what its success proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Read,
+    Write,
+}
+
+// === impl RedisSessionStorage ===
+
+impl RedisSessionStorage {
+    /// Starts the storage after it has tried each required command, and subscribes to the messages of other replicas.
+    ///
+    /// # Errors
+    /// [`StartError`] if Redis cannot be reached or used.
+    pub async fn start(
+        redis: Redis,
+        settings: Settings,
+        ring: KeyRing,
+        clock: Clock,
+    ) -> Result<Arc<Self>, StartError> {
+        let Settings { key_prefix, ttl } = settings;
+        if key_prefix.contains(['{', '}']) {
+            return Err(StartError::Prefix { prefix: key_prefix });
+        }
+        let name = SessionId::random().ok_or(StartError::Random)?.to_string();
+        let inner = Arc::new(Inner {
+            redis,
+            prefix: format!("{key_prefix}{{sessions}}:"),
+            key_prefix,
+            ttl,
+            ring,
+            health: Health::new(clock.clone()),
+            clock,
+            scripts: Scripts::new(),
+            replica: Replica::new(name),
+        });
+        let subscription = inner.first_subscription().await?;
+        let task = tokio::spawn(Arc::clone(&inner).run(subscription)).abort_handle();
+        Ok(Arc::new(Self { inner, task }))
+    }
+
+    /// Returns the state of the connection to Redis.
+    #[must_use]
+    pub fn state(&self) -> StorageState {
+        self.inner.health.state()
+    }
+}
+
+impl Drop for RedisSessionStorage {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl fmt::Debug for RedisSessionStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisSessionStorage")
+            .field("redis", &self.inner.redis)
+            .field("prefix", &self.inner.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SessionStorage for RedisSessionStorage {
+    fn create<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, ()> {
+        Box::pin(self.inner.create(session))
+    }
+
+    fn restore<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, RestoredRecord> {
+        Box::pin(self.inner.restore(session))
+    }
+
+    fn backend_session<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        backend: &'a str,
+    ) -> StorageFuture<'a, BackendLookup> {
+        Box::pin(self.inner.backend_session(session, backend))
+    }
+
+    fn replace_backend_session<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        backend: &'a str,
+        expected: Option<EntryTag>,
+        value: Option<Vec<u8>>,
+    ) -> StorageFuture<'a, Replacement> {
+        Box::pin(self.inner.replace_backend_session(session, backend, expected, value))
+    }
+
+    fn set_level<'a>(&'a self, session: &'a SessionKey, level: &'a str) -> StorageFuture<'a, ()> {
+        Box::pin(self.inner.set_level(session, level))
+    }
+
+    fn subscribe<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        backend: &'a str,
+        uri: &'a str,
+        wanted: bool,
+    ) -> StorageFuture<'a, ()> {
+        Box::pin(self.inner.subscribe(session, backend, uri, wanted))
+    }
+
+    fn hold_stream<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, SessionRecord> {
+        Box::pin(self.inner.hold_stream(session))
+    }
+
+    fn end<'a>(
+        &'a self,
+        session: &'a SessionKey,
+    ) -> StorageFuture<'a, Vec<(Box<str>, BackendEntry)>> {
+        Box::pin(self.inner.end(session))
+    }
+
+    fn leave<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, Option<SessionRecord>> {
+        Box::pin(self.inner.leave(session))
+    }
+
+    fn touch<'a>(&'a self, sessions: &'a [SessionKey]) -> StorageFuture<'a, ()> {
+        Box::pin(self.inner.touch(sessions))
+    }
+
+    fn check<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, ()> {
+        Box::pin(self.inner.check(session))
+    }
+
+    fn has_ended(&self, session: &SessionKey) -> bool {
+        self.inner.replica.has_ended(session)
+    }
+
+    fn liveness(&self) -> Liveness {
+        self.inner.replica.liveness()
+    }
+
+    fn events(&self) -> BoxStream<'static, SessionEvent> {
+        self.inner.replica.events.subscribe()
+    }
+
+    fn ended(&self) -> usize {
+        self.inner.replica.ended()
+    }
+
+    fn announce(&self, replica: &str) {
+        self.inner.replica.announce(replica);
+    }
+
+    fn replicas(&self) -> Vec<Box<str>> {
+        self.inner.replica.others()
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// Channel of the messages.
+    pub(crate) fn channel(&self) -> String {
+        format!("{}events", self.prefix)
+    }
+
+    pub(crate) fn arguments(&self) -> Arguments {
+        Arguments::new(&self.replica.name, self.ttl)
+    }
+
+    /// Runs the script of a step, in one round trip.
+    pub(crate) async fn run_script(
+        &self,
+        script: &Script,
+        arguments: Arguments,
+        effect: Effect,
+    ) -> Result<Reply, StorageError> {
+        // Each script may be repeated: it recognizes what it has done.
+        let run = self.redis.run(script, &self.prefix, &arguments, Idempotency::Idempotent);
+        match run.await {
+            Ok(reply) => {
+                if effect == Effect::Write {
+                    self.health.succeed(Use::Step);
+                }
+                Reply::new(reply)
+            }
+            Err(Error::CommandFailed { code, .. }) if &*code == "WRONGTYPE" => {
+                Err(StorageError::UnknownFormat)
+            }
+            Err(error) => {
+                self.health.fail(Use::Step, &error);
+                Err(StorageError::Unavailable)
+            }
+        }
+    }
+}

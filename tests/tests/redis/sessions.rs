@@ -1,0 +1,4 @@
+//! Sessions of clients in Redis.
+
+mod contract;
+mod fixtures;

@@ -1,0 +1,72 @@
+//! Storages of sessions in a test's own Redis.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use vmcp_core::{Clock, Identity};
+use vmcp_redis::{Redis, Settings as RedisSettings};
+use vmcp_seal::{KeyRing, SealKey};
+use vmcp_session::contract::TestStorage;
+use vmcp_session::{OwnerDigest, SessionId, SessionKey, SessionStorage};
+use vmcp_session_redis::{RedisSessionStorage, Settings, StartError};
+
+/// Time to live of sessions in the replicas.
+pub(crate) const TTL: Duration = Duration::from_millis(400);
+
+/// Returns a prefix of keys unique to the test.
+pub(crate) fn key_prefix() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("vmcp:test-{}:", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Starts a replica with a connection of its own.
+pub(crate) async fn start(
+    redis: &RedisSettings,
+    key_prefix: &str,
+) -> Result<Arc<RedisSessionStorage>, StartError> {
+    let redis = Redis::connect(redis.clone()).await?;
+    let settings = Settings { key_prefix: key_prefix.to_owned(), ttl: TTL };
+    let keys = [SealKey::from_bytes([1; 32])];
+    let ring = KeyRing::new("test", &keys, Clock::system()).unwrap();
+    RedisSessionStorage::start(redis, settings, ring, Clock::system()).await
+}
+
+/// Starts two replicas of an empty storage.
+pub(crate) async fn pair(redis: &RedisSettings) -> [Arc<RedisSessionStorage>; 2] {
+    let prefix = key_prefix();
+    [start(redis, &prefix).await.unwrap(), start(redis, &prefix).await.unwrap()]
+}
+
+/// Two replicas of an empty storage, for the contract.
+pub(crate) async fn storages(redis: &RedisSettings) -> TestStorage {
+    let [storage, replica] = pair(redis).await;
+    TestStorage {
+        storage,
+        replica,
+        advance: |time| Box::pin(tokio::time::sleep(time)),
+        now: Clock::system().unix(),
+        ttl: TTL,
+    }
+}
+
+/// Returns a new session of Alice.
+pub(crate) fn session() -> SessionKey {
+    let owner = OwnerDigest::of(&Identity::new("https://idp.example", "alice"));
+    SessionKey { owner, id: SessionId::random().unwrap(), issued_at: Clock::system().unix() }
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn until(within: Duration, condition: impl Fn() -> bool) -> Duration {
+    let begun = tokio::time::Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < within, "the condition does not hold within {within:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    begun.elapsed()
+}
+
+/// Waits until a replica knows that a session has ended.
+pub(crate) async fn until_ended(storage: &dyn SessionStorage, session: &SessionKey) -> Duration {
+    until(Duration::from_secs(20), || storage.has_ended(session)).await
+}
