@@ -65,6 +65,7 @@ impl Reply {
             "leased" => StoreError::Leased,
             "superseded" => StoreError::Superseded,
             "finished" => StoreError::Finished,
+            "denied" => StoreError::Unavailable,
             "consumed" => StoreError::RoundConsumed,
             "full" => StoreError::Full { limit: self.limit()? },
             _ => StoreError::Corrupt,

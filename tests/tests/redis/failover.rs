@@ -365,7 +365,7 @@ async fn cluster_user_may_query_slots() {
 }
 
 /// Proxies a store's connection to Redis, and drops the first response after `cut` is set.
-async fn lossy(server: u16, cut: Arc<AtomicBool>) -> u16 {
+pub(crate) async fn lossy(server: u16, cut: Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {

@@ -19,14 +19,14 @@ use vmcp_tests::counterparts::{Redis, skipped};
 use crate::fixtures::{standalone, world};
 
 /// A monitor of all commands at a server.
-struct Monitor {
+pub(crate) struct Monitor {
     lines: Lines<BufReader<OwnedReadHalf>>,
     _commands: OwnedWriteHalf,
     server: u16,
 }
 
 impl Monitor {
-    async fn start(server: u16) -> Self {
+    pub(crate) async fn start(server: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
         let (read, mut commands) = stream.into_split();
         commands.write_all(b"MONITOR\r\n").await.unwrap();
@@ -36,7 +36,7 @@ impl Monitor {
     }
 
     /// Returns the commands since the last call, without those that scripts issue.
-    async fn commands(&mut self) -> Vec<String> {
+    pub(crate) async fn commands(&mut self) -> Vec<String> {
         let mut other = TcpStream::connect(("127.0.0.1", self.server)).await.unwrap();
         other.write_all(b"ECHO so-far\r\n").await.unwrap();
         let mut commands = Vec::new();

@@ -10,7 +10,8 @@ local limits = {
 local A = { unpack(ARGV, 9) }
 
 -- One clock for all replicas. Tests advance it by the offset.
-local time = call('TIME')
+local time = redis.pcall('TIME')
+if time.err then return { 'denied', 'TIME', time.err } end
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + offset
 
 -- Redis deletes what no replica sweeps, a day later than a replica would.

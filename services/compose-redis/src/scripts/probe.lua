@@ -12,7 +12,7 @@ if type(format) == 'table' and format.err then return { 'denied', 'HGET', format
 if kind.ok == 'hash' and format ~= FORMAT then return { 'format', all, format or 'none' } end
 local hash, set, list = P .. 'probe:hash', P .. 'probe:set', P .. 'probe:list'
 local commands = {
-  { 'TIME' }, { 'HSET', hash, 'x', 1 }, { 'HGET', hash, 'x' }, { 'HMGET', hash, 'x' }, { 'HINCRBY', hash, 'x', 1 },
+  { 'HSET', hash, 'x', 1 }, { 'HGET', hash, 'x' }, { 'HMGET', hash, 'x' }, { 'HINCRBY', hash, 'x', 1 },
   { 'HDEL', hash, 'y' }, { 'EXISTS', hash }, { 'PEXPIRE', hash, 1000 }, { 'ZADD', set, 1, 'x' }, { 'ZRANGE', set, 0, -1 },
   { 'ZREVRANGE', set, 0, -1 }, { 'ZRANGEBYSCORE', set, 2, 3 }, { 'ZREM', set, 'y' }, { 'RPUSH', list, 'x' },
   { 'LRANGE', list, 0, -1 }, { 'DEL', hash, set, list },
