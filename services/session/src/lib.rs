@@ -20,7 +20,7 @@ pub use self::{
     id::SessionId,
     sealed::{OpenedSessionId, SEALED_SESSION_LIFETIME, SessionClaims, SessionSeal, split},
     session_events::SessionEvents,
-    sessions::{NewSession, SessionLimitError, Sessions},
+    sessions::{NewSession, RemovedSession, SessionLimitError, Sessions},
     storage::{
         BackendEntry, BackendLookup, EntryTag, Liveness, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS,
         MAX_TOMBSTONES_PER_OWNER, OwnerDigest, Replacement, RestoredRecord, SessionEvent,

@@ -18,6 +18,9 @@ use crate::{
     StorageError, StorageFuture,
 };
 
+/// Interval between removals of expired tombstones, each of which visits all.
+const SWEEP_INTERVAL_SECS: u64 = 60;
+
 /// Storage in the process, for tests. [`replica`](Self::replica) returns what another replica has of the same storage.
 #[derive(Clone, Debug)]
 pub struct MemorySessionStorage {
@@ -248,7 +251,10 @@ impl SessionStorage for MemorySessionStorage {
         self.step(move |state| {
             let now = self.clock.unix();
             let entry = state.records.remove(session);
-            state.tombstones.remove_expired(now);
+            if now >= state.sweep_at {
+                state.tombstones.remove_expired(now);
+                state.sweep_at = now + SWEEP_INTERVAL_SECS;
+            }
             let event = state.tombstones.add(session, now);
             let message = match event {
                 Some(SessionEvent::Ended(_)) => Some(Message::Ended(*session)),

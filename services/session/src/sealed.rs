@@ -76,7 +76,32 @@ impl SessionSeal {
         owner: &Identity,
         claims: &SessionClaims,
     ) -> Result<String, RandomError> {
-        let value = encode(self.clock.unix(), claims);
+        self.seal_at(self.clock.unix(), id, owner, claims)
+    }
+
+    /// Seals a new session, and returns its identifier with what it contains.
+    ///
+    /// # Errors
+    /// [`RandomError`] if the system has no random numbers.
+    pub fn issue(
+        &self,
+        owner: &Identity,
+        claims: SessionClaims,
+    ) -> Result<(String, OpenedSessionId), RandomError> {
+        let id = SessionId::random().ok_or(RandomError)?;
+        let issued_at = self.clock.unix();
+        let text = self.seal_at(issued_at, id, owner, &claims)?;
+        Ok((text, OpenedSessionId { id, issued_at, claims }))
+    }
+
+    fn seal_at(
+        &self,
+        issued_at: u64,
+        id: SessionId,
+        owner: &Identity,
+        claims: &SessionClaims,
+    ) -> Result<String, RandomError> {
+        let value = encode(issued_at, claims);
         let sealed = self.ring.seal(SealPurpose::SessionId, &value, &associated(id, owner))?;
         Ok(format!("{id}{}", BASE64_URL_SAFE_NO_PAD.encode(sealed)))
     }
@@ -244,6 +269,13 @@ mod tests {
         assert_eq!(opened.claims.client_name, "𝄞".repeat(MAX_TEXT_CHARACTERS));
         let long = text.clone() + &"A".repeat(MAX_LENGTH);
         assert_eq!(split(long.as_bytes()), None);
+    }
+
+    #[test]
+    fn issued_id_opens_to_what_was_returned() {
+        let seal = seal(1, &clock(START));
+        let (text, session) = seal.issue(&alice(), claims("client")).unwrap();
+        assert_eq!(seal.open(text.as_bytes(), &alice()), Some(session));
     }
 
     proptest! {

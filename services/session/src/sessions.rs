@@ -50,8 +50,17 @@ pub struct NewSession<T> {
     pub id: SessionId,
     /// State of the session.
     pub state: Arc<T>,
-    /// State of the session that was evicted for it.
-    pub evicted: Option<Arc<T>>,
+    /// Session that was evicted for it.
+    pub evicted: Option<RemovedSession<T>>,
+}
+
+/// Session that expired or was evicted.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RemovedSession<T> {
+    /// State of the session.
+    pub state: Arc<T>,
+    /// `true` if the session was used after it was opened.
+    pub was_used: bool,
 }
 
 /// Key of the limit per owner: issuer and subject, or the network of anonymous callers.
@@ -217,7 +226,7 @@ impl<T> Sessions<T> {
         &self,
         accounts: &mut HashMap<Account, Vec<SessionId>>,
         account: &Account,
-    ) -> Option<Arc<T>> {
+    ) -> Option<RemovedSession<T>> {
         let ids = accounts.get(account)?.iter().copied();
         let idle = ids.filter_map(|id| {
             let shard = self.shard(id);
@@ -250,7 +259,7 @@ impl<T> Sessions<T> {
         &self,
         accounts: &mut HashMap<Account, Vec<SessionId>>,
         id: SessionId,
-    ) -> Option<Arc<T>> {
+    ) -> Option<RemovedSession<T>> {
         let entry = self.shard(id).remove(&id)?;
         self.count.fetch_sub(1, Ordering::AcqRel);
         if let Some(ids) = accounts.get_mut(&entry.account) {
@@ -259,7 +268,8 @@ impl<T> Sessions<T> {
                 accounts.remove(&entry.account);
             }
         }
-        Some(entry.state)
+        let was_used = entry.was_used.load(Ordering::Relaxed);
+        Some(RemovedSession { state: entry.state, was_used })
     }
 
     /// Returns the state of a session of `caller` and restarts its time to live. Returns `None` if
@@ -280,7 +290,7 @@ impl<T> Sessions<T> {
     pub fn close(&self, id: SessionId, caller: &Identity) -> Option<Arc<T>> {
         let mut accounts = lock(&self.accounts);
         self.shard(id).get(&id).filter(|entry| entry.owner == *caller)?;
-        self.remove(&mut accounts, id)
+        self.remove(&mut accounts, id).map(|removed| removed.state)
     }
 
     /// Removes and returns a session of `caller` that has expired but was not removed yet.
@@ -288,7 +298,7 @@ impl<T> Sessions<T> {
         let mut accounts = lock(&self.accounts);
         let is_expired = |entry: &&Entry<T>| entry.owner == *caller && self.is_expired(entry);
         self.shard(id).get(&id).filter(is_expired)?;
-        self.remove(&mut accounts, id)
+        self.remove(&mut accounts, id).map(|removed| removed.state)
     }
 
     /// Returns the state of a session of any owner. Does not restart its time to live.
@@ -300,7 +310,7 @@ impl<T> Sessions<T> {
     /// Closes a session of any owner and returns its state.
     pub fn take(&self, id: SessionId) -> Option<Arc<T>> {
         let mut accounts = lock(&self.accounts);
-        self.remove(&mut accounts, id)
+        self.remove(&mut accounts, id).map(|removed| removed.state)
     }
 
     /// Returns the states of the sessions that were used at or after a time, or are in use.
@@ -320,7 +330,7 @@ impl<T> Sessions<T> {
 
     /// Removes and returns expired sessions. Call it regularly: an expired session is rejected
     /// anyway, but only this frees its memory.
-    pub fn sweep(&self) -> Vec<Arc<T>> {
+    pub fn sweep(&self) -> Vec<RemovedSession<T>> {
         let mut removed = Vec::new();
         for shard in &self.shards {
             let expired =
@@ -490,7 +500,7 @@ mod tests {
         assert!(sessions.get(used, &alice()).is_some());
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(sessions.get(unused, &alice()).is_none());
-        assert_eq!(sessions.sweep(), [Arc::new(2)]);
+        assert_eq!(sessions.sweep(), [RemovedSession { state: Arc::new(2), was_used: false }]);
         assert!(sessions.get(used, &alice()).is_some());
     }
 
@@ -509,10 +519,10 @@ mod tests {
         assert!(sessions.get(first[1], &alice()).is_some());
         let opened = sessions.open(alice(), None, 4).unwrap();
         // The first is in use, the second was used later.
-        assert_eq!(opened.evicted, Some(Arc::new(3)));
+        assert_eq!(opened.evicted.map(|evicted| *evicted.state), Some(3));
         // A session that was never used is evicted before any used one.
         let opened = sessions.open(alice(), None, 5).unwrap();
-        assert_eq!(opened.evicted, Some(Arc::new(4)));
+        assert_eq!(opened.evicted.map(|evicted| *evicted.state), Some(4));
         assert_eq!(sessions.len(), 3);
         let all = Sessions::new(2, Duration::from_mins(10)).in_use_while(|()| true);
         let all = all.with_max_per_owner(1);
@@ -528,7 +538,7 @@ mod tests {
         }
         let others = [open(&sessions, &user("a"), 10), open(&sessions, &user("b"), 11)];
         let opened = sessions.open(user("c"), None, 12).unwrap();
-        assert_eq!(opened.evicted, Some(Arc::new(0)));
+        assert_eq!(opened.evicted.map(|evicted| *evicted.state), Some(0));
         assert!(sessions.get(others[0], &user("a")).is_some());
         assert!(sessions.get(others[1], &user("b")).is_some());
         assert_eq!(sessions.len(), 6);
@@ -545,7 +555,7 @@ mod tests {
         assert!(sessions.get(ids[0], &user("used")).is_some());
         for (newcomer, evicted) in [("one", "first"), ("two", "second"), ("three", "one")] {
             let opened = sessions.open(user(newcomer), None, newcomer).unwrap();
-            assert_eq!(opened.evicted.as_deref(), Some(&evicted));
+            assert_eq!(opened.evicted.map(|evicted| *evicted.state), Some(evicted));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         assert!(sessions.get(ids[0], &user("used")).is_some());

@@ -19,6 +19,8 @@ const GRACE: Duration = Duration::from_mins(1);
 pub(super) struct State {
     pub(super) records: HashMap<SessionKey, Entry>,
     pub(super) tombstones: Tombstones,
+    /// Time of the next removal of expired tombstones, in seconds since 1970.
+    pub(super) sweep_at: u64,
     pub(super) replicas: Vec<Weak<Replica>>,
     pub(super) next_number: usize,
 }
@@ -65,6 +67,7 @@ impl State {
         Self {
             records: HashMap::new(),
             tombstones: Tombstones::new(MAX_TOMBSTONES),
+            sweep_at: 0,
             replicas: Vec::new(),
             next_number: 0,
         }
