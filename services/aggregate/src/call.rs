@@ -18,6 +18,7 @@ use vmcp_core::{
     Body, BoxError, BudgetAccount, Caller, CallerPermissions, Generation, McpOperation, McpRequest,
     Rejection, RequestContext, Reservation, cause_ref,
 };
+use vmcp_session::StorageError;
 use vmcp_timeout::Elapsed;
 use vmcp_wire::MetaKey;
 
@@ -124,8 +125,9 @@ impl CallContext {
 pub(crate) fn failed(backend: &BackendHandle, error: &BoxError) {
     tracing::debug!(backend = backend.name(), %error, "a call failed");
     // The failure may be due to a changed catalog. A timeout does not suggest that, and a successful list request would not
-    // show that calls succeed.
-    if cause_ref::<Elapsed>(error.as_ref()).is_none() {
+    // show that calls succeed; nor does a session storage that is away.
+    let is_elsewhere = cause_ref::<StorageError>(error.as_ref()).is_some();
+    if !is_elsewhere && cause_ref::<Elapsed>(error.as_ref()).is_none() {
         backend.refresh();
     }
 }

@@ -5,29 +5,29 @@ mod complete;
 mod initialize;
 mod listen;
 mod lists;
+mod session_requests;
 mod subscribe;
 mod tasks;
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use futures_util::future::BoxFuture;
 use http::header::{ALLOW, HeaderValue};
 use http::{Method, Response, StatusCode, request};
-use vmcp_core::{Body, Caller, Generation, McpRequest, Rejection, code};
+use vmcp_core::{Body, Generation, McpRequest, Rejection, code};
 use vmcp_wire::Envelope;
 
-use crate::backend::request::{LAST_EVENT, SESSION};
-use crate::bridge::{Bridge, notifications};
+use self::session_requests::address;
+use crate::bridge::Bridge;
 use crate::cache::list_views::Views;
 use crate::call::{Call, CallContext, Origin};
 use crate::catalog::Kind;
 use crate::composite::{self, TaskRuns};
-use crate::event_stream::event_stream;
+use crate::gateway::ResponseFuture;
 use crate::notify::listeners::Listeners;
 use crate::response::result;
 use crate::session::Session;
-use crate::session::store::{SessionError, SessionStore};
-use crate::stream::{Opening, parse_id};
+use crate::session::store::{SessionAccess, SessionStore};
 use crate::tool_search::{self, MetaToolCall, ToolSets};
 
 /// Entry point of requests, with the parts of the service that they use.
@@ -46,22 +46,23 @@ pub(crate) struct Dispatcher {
 pub(crate) enum DispatchOutcome {
     Done(Response<Body>),
     Pending(Arc<Call>),
+    /// The session storage comes first.
+    Deferred(BoxFuture<'static, Response<Body>>),
 }
 
 impl Dispatcher {
     /// Starts to process a request.
-    pub(crate) fn begin(&self, mut parts: request::Parts) -> DispatchOutcome {
-        let answered = match parts.method {
+    pub(crate) fn begin(self: &Arc<Self>, mut parts: request::Parts) -> DispatchOutcome {
+        match parts.method {
             Method::POST => match parts.extensions.remove::<McpRequest>() {
-                Some(message) => return self.post(parts, message),
+                Some(message) => self.post(parts, message),
                 // The decode layer is missing from the stack.
-                None => Err(Rejection::internal()),
+                None => DispatchOutcome::of(Err(Rejection::internal())),
             },
-            Method::GET => self.open_stream(&parts),
+            Method::GET => self.begin_stream(parts),
             Method::DELETE => self.end_session(&parts),
-            _ => return DispatchOutcome::Done(wrong_method()),
-        };
-        DispatchOutcome::Done(answered.unwrap_or_else(|rejection| rejection.into_response(None)))
+            _ => DispatchOutcome::Done(wrong_method()),
+        }
     }
 
     /// Completes a request that needs to wait.
@@ -74,13 +75,13 @@ impl Dispatcher {
         call.attach_reservations(response)
     }
 
-    fn post(&self, mut parts: request::Parts, message: McpRequest) -> DispatchOutcome {
+    fn post(self: &Arc<Self>, mut parts: request::Parts, message: McpRequest) -> DispatchOutcome {
         let stateful = message.generation == Generation::Stateful;
         let request = matches!(message.envelope, Envelope::Request { .. });
         let opens = stateful && request && message.method() == "initialize";
         let caller = initialize::caller(&parts.extensions);
-        let session = if stateful && !opens { Some(self.session(&parts, &caller)) } else { None };
-        let address = parts.extensions.get::<SocketAddr>().map(SocketAddr::ip);
+        let session = if stateful && !opens { Some(self.access(&parts, &caller)) } else { None };
+        let address = address(&parts);
         let snapshot = self.context.catalogs.snapshot();
         let own_tools = snapshot.has_own_tools();
         let mut call = Call {
@@ -100,16 +101,42 @@ impl Dispatcher {
             reservations: Mutex::default(),
         };
         let answered = match session {
-            Some(Ok(session)) => {
+            Some(Ok(SessionAccess::Ready(session))) => {
                 call.session = Some(session);
                 return DispatchOutcome::Pending(Arc::new(call));
             }
+            Some(Ok(access)) => return self.defer(call, access),
             Some(Err(rejection)) => Err(rejection),
+            None if opens && self.sessions.is_shared() => return self.defer_initialize(call),
             None if opens => initialize::initialize(&call, &self.sessions, address),
             None if !request => Ok(client_messages::accepted()),
             None => return DispatchOutcome::Pending(Arc::new(call)),
         };
         DispatchOutcome::Done(answered.unwrap_or_else(|rejection| refused(&call, rejection)))
+    }
+
+    /// Processes a request once the storage has found its session.
+    fn defer(self: &Arc<Self>, mut call: Call, access: SessionAccess) -> DispatchOutcome {
+        let this = Arc::clone(self);
+        DispatchOutcome::Deferred(Box::pin(async move {
+            match this.session(access, &call.caller, call.address).await {
+                Ok(session) => {
+                    call.session = Some(session);
+                    let begun = DispatchOutcome::Pending(Arc::new(call));
+                    let Ok(response) = ResponseFuture::new(&this, begun).await;
+                    response
+                }
+                Err(rejection) => refused(&call, rejection),
+            }
+        }))
+    }
+
+    fn defer_initialize(self: &Arc<Self>, call: Call) -> DispatchOutcome {
+        let this = Arc::clone(self);
+        DispatchOutcome::Deferred(Box::pin(async move {
+            let opened = initialize::initialize_shared(&call, &this.sessions).await;
+            opened.unwrap_or_else(|rejection| refused(&call, rejection))
+        }))
     }
 
     async fn stateful(
@@ -224,65 +251,12 @@ impl Dispatcher {
             None => self.bridge.forward(call, "tools/call").await,
         }
     }
+}
 
-    /// Returns the session named by a request, if it belongs to the caller.
-    fn session(&self, parts: &request::Parts, caller: &Caller) -> Result<Arc<Session>, Rejection> {
-        let mut ids = parts.headers.get_all(SESSION).iter();
-        let id = ids.next().ok_or_else(|| {
-            let message = "Mcp-Session-Id is missing: send the one that initialize returned";
-            Rejection::malformed(code::INVALID_REQUEST, message)
-        })?;
-        if ids.next().is_some() {
-            // An upstream router may have read the other header.
-            let message = "send one Mcp-Session-Id";
-            return Err(Rejection::malformed(code::INVALID_REQUEST, message));
-        }
-        let address = parts.extensions.get::<SocketAddr>().map(SocketAddr::ip);
-        let session = self.sessions.get(id.as_bytes(), caller, address);
-        let session = session.map_err(SessionError::into_rejection)?;
-        session.update_token(caller);
-        Ok(session)
-    }
-
-    /// Opens the notification stream of a stateful client, or resumes a stream.
-    fn open_stream(&self, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
-        vmcp_decode::require_event_stream(&parts.headers)?;
-        let session = self.session(parts, &initialize::caller(&parts.extensions))?;
-        let streams = session.streams();
-        let resumed = parts.headers.get(LAST_EVENT).map(|id| {
-            let (number, next) = id.to_str().ok().and_then(parse_id)?;
-            Some((streams.stream(number)?, next))
-        });
-        let connection = match resumed {
-            Some(Some((stream, next))) => stream.connect(Some(next), Opening::Plain),
-            Some(None) => {
-                let message = "Last-Event-ID names no stream of this session: open one without it";
-                // Not 404, which would tell the client that its session has ended.
-                return Err(Rejection::malformed(code::INVALID_REQUEST, message));
-            }
-            None => {
-                let standing = streams.standing(|| session.account(&self.context.budgets));
-                standing.connect(None, Opening::Plain)
-            }
-        };
-        for slot in session.backend_slots() {
-            if slot.open().is_some() {
-                notifications::follow(&self.context, &session, &slot);
-            }
-        }
-        Ok(event_stream(Body::wrap(connection)))
-    }
-
-    fn end_session(&self, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
-        let caller = initialize::caller(&parts.extensions);
-        self.session(parts, &caller)?;
-        let id = parts.headers.get(SESSION);
-        if !id.is_some_and(|id| self.sessions.close(id.as_bytes(), caller.identity())) {
-            return Err(Rejection::session_not_found());
-        }
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NO_CONTENT;
-        Ok(response)
+impl DispatchOutcome {
+    /// Creates the outcome of a request without a JSON-RPC id.
+    fn of(answered: Result<Response<Body>, Rejection>) -> Self {
+        Self::Done(answered.unwrap_or_else(|rejection| rejection.into_response(None)))
     }
 }
 

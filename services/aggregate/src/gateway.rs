@@ -18,7 +18,7 @@ use vmcp_compose::Jitter;
 use vmcp_core::{Body, CallerPermissions, Generation};
 use vmcp_optimize::{Embedder, Query, SearchResult, View};
 use vmcp_seal::KeyRing;
-use vmcp_session::SessionSeal;
+use vmcp_session::{SessionSeal, SessionStorage};
 
 use self::backend_events::apply_events;
 pub use self::response_future::ResponseFuture;
@@ -36,6 +36,9 @@ use crate::notify::listeners::Listeners;
 use crate::notify::notification_filter::NotificationFilter;
 use crate::notify::notifier::ClientNotifier;
 use crate::seal::Seal;
+use crate::session::shared::access::SharedSessions;
+use crate::session::shared::events::apply_messages;
+use crate::session::shared::upkeep::keep_records;
 use crate::session::stateless_sessions::StatelessSessions;
 use crate::session::store::SessionStore;
 use crate::settings::{Limits, Settings};
@@ -65,7 +68,7 @@ struct GatewayInner {
     catalogs: Arc<CatalogStore>,
     notifier: ClientNotifier,
     backend_tasks: BackendTasks,
-    tasks: [AbortHandle; 2],
+    tasks: Vec<AbortHandle>,
 }
 
 /// Builds the parts of the service that process requests.
@@ -87,6 +90,7 @@ fn dispatcher(
         max_buffered_bytes,
         byte_budget,
         workflow_store,
+        session_storage: _,
         clock,
     } = limits;
     let authorizer = Arc::<AuthorizerSlot>::default();
@@ -131,12 +135,25 @@ fn dispatcher(
 }
 
 /// Creates the table of sessions. Ids are sealed if other processes have the keys too.
-fn sessions(limits: &Limits, ring: &KeyRing) -> SessionStore {
+fn sessions(limits: &Limits, ring: &KeyRing, catalogs: &Arc<CatalogStore>) -> SessionStore {
     let store = SessionStore::new(limits.sessions, limits.session_ttl, limits.suspension_timeout);
-    if !ring.is_shared() {
+    if !ring.is_shared() && limits.session_storage.is_none() {
         return store;
     }
-    store.with_seal(SessionSeal::new(ring.clone(), limits.clock.clone()))
+    let store = store.with_seal(SessionSeal::new(ring.clone(), limits.clock.clone()));
+    let Some(storage) = &limits.session_storage else { return store };
+    store.with_storage(SharedSessions::new(Arc::clone(storage), Arc::downgrade(catalogs)))
+}
+
+/// Starts the tasks of sessions that replicas share.
+fn follow_storage(
+    storage: &dyn SessionStorage,
+    session_ttl: Duration,
+    dispatcher: &Dispatcher,
+) -> [AbortHandle; 2] {
+    let messages = apply_messages(Arc::clone(&dispatcher.context), storage.events());
+    let upkeep = keep_records(Arc::downgrade(&dispatcher.sessions), session_ttl);
+    [tokio::spawn(messages).abort_handle(), tokio::spawn(upkeep).abort_handle()]
 }
 
 /// Removes ended and expired state, and ends runs without answers.
@@ -156,11 +173,12 @@ impl Gateway {
     pub fn new(settings: Settings, limits: Limits, ring: KeyRing) -> Self {
         let (catalogs, events) =
             CatalogStore::new(settings, limits.byte_budget.clone(), limits.clock.clone());
-        let sessions = sessions(&limits, &ring);
+        let sessions = sessions(&limits, &ring, &catalogs);
         let notifier = ClientNotifier {
             sessions: Arc::new(sessions),
             listeners: Arc::new(Listeners::new(limits.listeners)),
         };
+        let (storage, session_ttl) = (limits.session_storage.clone(), limits.session_ttl);
         let dispatcher = Arc::new(dispatcher(&catalogs, &notifier, limits, ring));
         // The task ends with the last sender, that is, after the state and the tasks of the backends.
         tokio::spawn(apply_events(Arc::downgrade(&catalogs), notifier.clone(), events));
@@ -179,7 +197,10 @@ impl Gateway {
                 preparing.tool_sets.prepare(&catalogs.snapshot()).await;
             }
         });
-        let tasks = [sweeper.abort_handle(), preparer.abort_handle()];
+        let mut tasks = vec![sweeper.abort_handle(), preparer.abort_handle()];
+        if let Some(storage) = storage {
+            tasks.extend(follow_storage(&*storage, session_ttl, &dispatcher));
+        }
         let backend_tasks = BackendTasks::default();
         let running = GatewayInner { dispatcher, catalogs, notifier, backend_tasks, tasks };
         running.observe_backends();

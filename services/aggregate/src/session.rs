@@ -5,36 +5,38 @@ pub(crate) mod backend_session_slot;
 pub(crate) mod cancellation;
 mod gateway_request;
 mod leases;
+mod restored;
 mod sealed_capabilities;
 mod server_requests;
+pub(crate) mod shared;
 pub(crate) mod stateless_sessions;
 pub(crate) mod store;
 pub(crate) mod streams;
 
-use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use http::StatusCode;
 use tracing::Instrument;
 use vmcp_core::{Caller, Rejection, RequestContext, code};
-use vmcp_session::SessionClaims;
+use vmcp_session::StorageError;
 use vmcp_timeout::PauseGuard;
-use vmcp_wire::{find, parse_json_string};
 
 pub(crate) use self::active_call::{ActiveCall, ActiveCallGuard};
 pub(crate) use self::backend_session_slot::{BackendSessionSlot, SlotLease};
-use self::cancellation::{Cancellation, SESSION_ENDED};
+use self::cancellation::{Cancellation, REPLICA_LEFT, SESSION_ENDED};
 pub(crate) use self::gateway_request::{GatewayRequest, GatewayRequestError};
 pub(crate) use self::server_requests::PendingServerRequest;
+use self::shared::SharedSession;
 pub(crate) use self::streams::SessionStreams;
 use crate::backend::BackendHandle;
 use crate::backend::handshake::{ClientInfo, update_token};
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify_or_log;
 use crate::catalog::Kind;
+use crate::settings::Transport;
 use crate::stream::MessageClass;
 use crate::stream::detached::{ClientAccount, ClientBudgets};
 use vmcp_core::lock;
@@ -56,15 +58,34 @@ pub(crate) struct Session {
     sealed: Option<Box<[u8]>>,
     /// `true` if the session was opened by another process, or was evicted from this one.
     is_restored: bool,
+    /// Record of the session, if replicas share it.
+    shared: Option<Arc<SharedSession>>,
+    /// `true` if the client may have missed changes of lists while it had no notification stream here. Relaxed: it guards no other
+    /// memory.
+    may_have_missed: AtomicBool,
     /// At most one slot for each backend.
     backend_slots: Mutex<Vec<Arc<BackendSessionSlot>>>,
     /// Requests at backends; each is removed by its [`ActiveCallGuard`].
     calls: Mutex<Vec<Arc<ActiveCall>>>,
     streams: OnceLock<Box<SessionStreams>>,
-    /// Log level that the client set, as JSON.
+    /// Log level that the client set, as JSON. That of a session that replicas share is in its record.
     level: Mutex<Option<Box<[u8]>>>,
-    /// Never reset, and set before the tables are cleared: an insertion under a table's lock either sees the flag or is removed by the clearing.
-    ended: AtomicBool,
+    /// A [`SessionEnd`], or 0. Never reset, and set before the tables are cleared: an insertion under a table's lock either sees it
+    /// or is removed by the clearing.
+    ended: AtomicU8,
+}
+
+/// End of a session in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum SessionEnd {
+    /// The client ended it with a request to this replica, which ends the sessions at the backends.
+    Deleted = 1,
+    /// It ended at another replica, which ends the sessions at the backends that replicas share.
+    EndedElsewhere = 2,
+    /// It was idle or evicted, or the process ends. With a sealed id, it continues where its client sends its next request, with
+    /// the sessions at the backends that replicas share.
+    Released = 3,
 }
 
 impl Session {
@@ -83,37 +104,13 @@ impl Session {
             client: client.into(),
             sealed: None,
             is_restored: false,
+            shared: None,
+            may_have_missed: AtomicBool::new(false),
             backend_slots: Mutex::default(),
             calls: Mutex::default(),
             streams: OnceLock::new(),
             level: Mutex::default(),
-            ended: AtomicBool::new(false),
-        }
-    }
-
-    /// Creates the session that the claims of a sealed id describe.
-    pub(crate) fn restored(
-        claims: &SessionClaims,
-        caller: Caller,
-        address: Option<IpAddr>,
-        sealed: &[u8],
-    ) -> Self {
-        let SessionClaims { revision, capabilities, client_name, client_version } = claims;
-        let capabilities = sealed_capabilities::from_bits(*capabilities);
-        let client = serde_json::json!({ "name": client_name, "version": client_version });
-        let session =
-            Self::new(revision, caller, address, &capabilities, client.to_string().as_bytes());
-        Self { sealed: Some(sealed.into()), is_restored: true, ..session }
-    }
-
-    /// Returns what another process needs to continue the session.
-    fn claims(&self) -> SessionClaims {
-        let text = |name| find(&self.client, name).and_then(parse_json_string);
-        SessionClaims {
-            revision: self.revision,
-            capabilities: sealed_capabilities::to_bits(&self.capabilities),
-            client_name: text("name").map_or_else(String::new, Cow::into_owned),
-            client_version: text("version").map_or_else(String::new, Cow::into_owned),
+            ended: AtomicU8::new(0),
         }
     }
 
@@ -150,7 +147,12 @@ impl Session {
             return Arc::clone(known);
         }
         let slot = BackendSessionSlot::new(Arc::clone(backend));
-        let slot = Arc::new(if self.is_restored { slot.with_mark() } else { slot });
+        let slot = Arc::new(match &self.shared {
+            // A session of HTTP+SSE is its connection.
+            Some(shared) if backend.transport != Transport::Sse => slot.shared(shared),
+            _ if self.is_restored => slot.with_mark(),
+            _ => slot,
+        });
         // Checked under the lock: an entry inserted before the backend is retired or the session ends is removed afterwards. A
         // request that began earlier gets a slot of its own, which is not stored.
         if backend.is_retired() || self.has_ended() {
@@ -202,8 +204,10 @@ impl Session {
     /// been evicted: then it continues with the next request.
     fn ended_rejection(&self) -> Rejection {
         match self.sealed {
-            Some(_) => Rejection::overloaded("the session was evicted: send the request again", 1),
-            None => Rejection::session_not_found(),
+            Some(_) if self.ended.load(Ordering::Acquire) == SessionEnd::Released as u8 => {
+                Rejection::overloaded("the session was evicted: send the request again", 1)
+            }
+            _ => Rejection::session_not_found(),
         }
     }
 
@@ -239,13 +243,21 @@ impl Session {
         self.streams.get().map(|streams| &**streams)
     }
 
-    pub(crate) fn set_level(&self, level: &[u8]) {
-        *lock(&self.level) = Some(level.into());
+    /// Sets the log level that the client wants, JSON.
+    pub(crate) async fn set_level(&self, level: &str) -> Result<(), StorageError> {
+        match &self.shared {
+            Some(shared) => shared.store_level(level).await?,
+            None => *lock(&self.level) = Some(level.as_bytes().into()),
+        }
+        Ok(())
     }
 
     /// Returns the log level that the client set, as JSON.
     pub(crate) fn level(&self) -> Option<Box<[u8]>> {
-        lock(&self.level).clone()
+        match &self.shared {
+            Some(shared) => shared.level(),
+            None => lock(&self.level).clone(),
+        }
     }
 
     /// Notifies the client of changed lists if it has a notification stream.
@@ -256,6 +268,13 @@ impl Session {
         for method in methods(changes) {
             let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
             stream.push(message.into(), MessageClass::Coalesced);
+        }
+    }
+
+    /// Notifies the client of each list once, on the first stream after it may have missed changes.
+    pub(crate) fn report_missed_changes(&self) {
+        if self.may_have_missed.swap(false, Ordering::Relaxed) {
+            self.lists_changed(&Kind::ALL);
         }
     }
 
@@ -317,12 +336,13 @@ impl Session {
     }
 
     fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+        self.ended.load(Ordering::Acquire) != 0
     }
 
-    /// Ends the session and its streams, calls and backend sessions.
-    pub(crate) fn end(&self) {
-        if self.ended.swap(true, Ordering::AcqRel) {
+    /// Ends the session and its streams, calls and backend sessions. Does nothing if it has ended before.
+    pub(crate) fn end(&self, end: SessionEnd) {
+        let set = self.ended.compare_exchange(0, end as u8, Ordering::AcqRel, Ordering::Acquire);
+        if set.is_err() {
             return;
         }
         // Taken before their tasks end: otherwise the tasks would cancel the calls too, possibly after the session itself has
@@ -330,9 +350,16 @@ impl Session {
         let calls = lock(&self.calls).clone();
         let backend_slots = std::mem::take(&mut *lock(&self.backend_slots));
         for slot in backend_slots {
+            let reason = match end {
+                SessionEnd::Released if self.shared.is_some() => REPLICA_LEFT,
+                _ => SESSION_ENDED,
+            };
             let calls = calls.iter().filter(|call| call.is_at(&slot));
-            let cancels = calls.filter_map(|call| call.cancellation().request(SESSION_ENDED));
-            slot.close(cancels.collect());
+            let cancels = calls.filter_map(|call| call.cancellation().request(reason)).collect();
+            match end {
+                SessionEnd::Deleted => slot.close(cancels),
+                SessionEnd::EndedElsewhere | SessionEnd::Released => slot.release(cancels),
+            }
         }
         // Before their streams end.
         for call in &calls {

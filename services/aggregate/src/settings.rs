@@ -13,6 +13,7 @@ use vmcp_breaker::CircuitHandle;
 use vmcp_compose::{MemoryWorkflowStore, StoreLimits, Workflow, WorkflowStore};
 use vmcp_core::{Backend, ByteBudget, Clock};
 use vmcp_optimize::{EmbeddingService, SearchOptions};
+use vmcp_session::SessionStorage;
 
 pub use self::checks::{CheckOffset, Checks};
 pub use self::credential_advice::CredentialAdvice;
@@ -186,6 +187,8 @@ pub struct Limits {
     pub byte_budget: Option<ByteBudget>,
     /// Store of the runs of composite tools.
     pub workflow_store: Arc<dyn WorkflowStore>,
+    /// Storage of the sessions of stateful clients, which replicas with the same key ring share. `None` keeps them in this process.
+    pub session_storage: Option<Arc<dyn SessionStorage>>,
     /// Wall clock.
     pub clock: Clock,
 }
@@ -224,6 +227,7 @@ impl Default for Limits {
                 StoreLimits::default(),
                 Clock::system(),
             )),
+            session_storage: None,
             clock: Clock::system(),
         }
     }

@@ -5,9 +5,13 @@ use vmcp_breaker::CircuitOpen;
 use vmcp_core::{
     BoxError, CredentialError, CredentialErrorKind, NotSentError, Rejection, cause_ref,
 };
+use vmcp_session::StorageError;
 use vmcp_timeout::Elapsed;
 use vmcp_wire::ScanErrorKind;
 use vmcp_wire::sse::EventTooLargeError;
+
+/// Time after which a client retries a request that needs the session storage.
+const STORAGE_RETRY_SECONDS: u32 = 2;
 
 /// Response of a backend that violates MCP, or a call that the gateway ended.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +101,9 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
     if let Some(open) = cause_ref::<CircuitOpen>(error.as_ref()) {
         return Rejection::circuit_open(backend, open.retry_in);
     }
+    if let Some(error) = cause_ref::<StorageError>(error.as_ref()) {
+        return storage_rejection(*error);
+    }
     match cause_ref::<CredentialError>(error.as_ref()) {
         Some(error) => credentials(backend, &error.kind),
         None => match cause_ref::<BackendError>(error.as_ref()) {
@@ -122,6 +129,20 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
             }
             _ => Rejection::backend_unavailable(backend, &problem(error)),
         },
+    }
+}
+
+/// Builds the rejection of a request for which the session storage did not take a step.
+pub(crate) fn storage_rejection(error: StorageError) -> Rejection {
+    match error {
+        StorageError::Ended => Rejection::session_not_found(),
+        // Another replica may be able to read what this one cannot.
+        StorageError::Unavailable | StorageError::UnknownFormat => {
+            Rejection::overloaded(error.to_string(), STORAGE_RETRY_SECONDS)
+        }
+        StorageError::TooManySubscriptions | StorageError::RecordFull => {
+            Rejection::invalid_params(error.to_string())
+        }
     }
 }
 

@@ -32,6 +32,16 @@ pub(crate) struct BackendSession {
     caller: Mutex<Caller>,
 }
 
+/// State of a backend session that another replica needs to use it. A session of HTTP+SSE is its connection, which none can take
+/// over.
+#[derive(Debug)]
+pub(crate) struct BackendSessionState<'a> {
+    pub(crate) session: Option<&'a HeaderValue>,
+    /// One of [`STATEFUL`].
+    pub(crate) revision: &'a HeaderValue,
+    pub(crate) logs: bool,
+}
+
 /// Guard of a session. Dropping it ends the session.
 #[derive(Debug)]
 pub(crate) struct SessionGuard {
@@ -176,6 +186,19 @@ impl Drop for SessionGuard {
 }
 
 impl BackendSession {
+    /// Creates the session that another replica opened for the same caller.
+    pub(crate) fn from_state(state: &BackendSessionState<'_>, caller: Caller) -> Self {
+        let BackendSessionState { session, revision, logs } = *state;
+        let (session, revision) = (session.cloned(), revision.clone());
+        Self { session, revision, lease: None, logs, caller: Mutex::new(caller) }
+    }
+
+    /// Returns the state that another replica needs. The caller is that of the client's session.
+    pub(crate) fn state(&self) -> BackendSessionState<'_> {
+        let Self { session, revision, lease: _, logs, caller: _ } = self;
+        BackendSessionState { session: session.as_ref(), revision, logs: *logs }
+    }
+
     /// Adds the session to a request.
     pub(crate) fn sign(&self, mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
         let headers = request.headers_mut();

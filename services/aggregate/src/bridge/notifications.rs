@@ -20,6 +20,10 @@ pub(crate) fn follow(
     slot: &Arc<BackendSessionSlot>,
 ) {
     let Some(streams) = session.existing_streams() else { return };
+    // Of the replicas that share the session, the one with the client's stream follows the backends.
+    if session.shared().is_some_and(|shared| !shared.holds_stream()) {
+        return;
+    }
     let connected = streams.listening().is_some_and(|stream| stream.connected());
     if !connected && slot.subscriptions().is_empty() || slot.backend.is_retired() {
         return;

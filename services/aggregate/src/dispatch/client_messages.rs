@@ -8,6 +8,7 @@ use http::{Response, StatusCode};
 use vmcp_core::{Body, Rejection, code};
 use vmcp_wire::{Key, Span, Splice};
 
+use crate::backend::error::storage_rejection;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify_or_log;
 use crate::call::Call;
@@ -101,7 +102,13 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
 
 /// Forwards a notification to all backends concurrently.
 async fn tell_all(call: &Call, session: &Arc<Session>) {
-    let backend_slots = session.backend_slots();
+    let backend_slots = match session.all_backend_slots(&call.context.catalogs).await {
+        Ok(backend_slots) => backend_slots,
+        Err(error) => {
+            tracing::debug!(%error, "failed to find the backend sessions of other replicas");
+            session.backend_slots()
+        }
+    };
     let telling = backend_slots.iter().map(async |slot| {
         let Some(backend_session) = slot.open() else { return };
         let request =
@@ -125,8 +132,9 @@ pub(crate) async fn set_level(
     };
     let level = format!("\"{level}\"");
     // Set before the open sessions are enumerated: a session that is opened concurrently reads the level afterwards.
-    session.set_level(level.as_bytes());
-    let backend_slots = session.backend_slots();
+    session.set_level(&level).await.map_err(storage_rejection)?;
+    let backend_slots = session.all_backend_slots(&call.context.catalogs).await;
+    let backend_slots = backend_slots.map_err(storage_rejection)?;
     let setting = backend_slots.iter().map(async |slot| {
         if let Some(backend_session) = slot.open().filter(|backend_session| backend_session.logs) {
             slot.set_level(&backend_session, level.as_bytes(), call.cause()).await;

@@ -31,6 +31,25 @@ pub(crate) fn initialize(
     sessions: &SessionStore,
     address: Option<IpAddr>,
 ) -> Result<Response<Body>, Rejection> {
+    let session = session(call, address)?;
+    let revision = session.revision;
+    let opened = sessions.open(&call.caller, address, session);
+    opened_response(call, &opened.map_err(SessionError::into_rejection)?, revision)
+}
+
+/// Opens a session whose record replicas share.
+pub(crate) async fn initialize_shared(
+    call: &Call,
+    sessions: &SessionStore,
+) -> Result<Response<Body>, Rejection> {
+    let session = session(call, call.address)?;
+    let revision = session.revision;
+    let opened = sessions.open_shared(&call.caller, call.address, session).await;
+    opened_response(call, &opened.map_err(SessionError::into_rejection)?, revision)
+}
+
+/// Creates the session that a request asks for.
+fn session(call: &Call, address: Option<IpAddr>) -> Result<Session, Rejection> {
     let message = &call.message;
     let Some(requested) = message.text(Key::ProtocolVersion) else {
         return Err(Rejection::invalid_params("initialize needs params.protocolVersion, a string"));
@@ -44,9 +63,11 @@ pub(crate) fn initialize(
         return Err(Rejection::invalid_params("capabilities and clientInfo are too long"));
     }
     let capabilities = bridged(capabilities, BRIDGED_IN_SESSIONS);
-    let session = Session::new(revision, call.caller.clone(), address, &capabilities, client);
-    let opened = sessions.open(&call.caller, address, session);
-    let id = opened.map_err(SessionError::into_rejection)?;
+    Ok(Session::new(revision, call.caller.clone(), address, &capabilities, client))
+}
+
+/// Returns the result of the handshake, with the id of the session.
+fn opened_response(call: &Call, id: &str, revision: &str) -> Result<Response<Body>, Rejection> {
     let mut out = format!(
         r#"{{"protocolVersion":"{revision}","capabilities":{{{CAPABILITIES},"extensions":{SESSION_EXTENSIONS}}},"serverInfo":"#
     )
@@ -55,7 +76,7 @@ pub(crate) fn initialize(
     append_instructions(&mut out, call);
     out.push(b'}');
     let mut response = result(&call.id(), &out);
-    let id = HeaderValue::from_str(&id).map_err(|_| Rejection::internal())?;
+    let id = HeaderValue::from_str(id).map_err(|_| Rejection::internal())?;
     response.headers_mut().insert(SESSION, id);
     Ok(response)
 }

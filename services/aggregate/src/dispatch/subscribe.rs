@@ -8,6 +8,7 @@ use vmcp_wire::{Envelope, Outcome, scan};
 
 use crate::backend::SupportedModes;
 use crate::backend::collect::read_error_body;
+use crate::backend::error::storage_rejection;
 use crate::bridge::{Bridge, notifications};
 use crate::call::{Call, CallTarget};
 use crate::response::result;
@@ -36,6 +37,8 @@ pub(crate) async fn subscribe(
         if target.decided.is_some_and(|decided| decided != Generation::Stateless) {
             return Err(call.outdated(&target.backend));
         }
+        let stored = session.store_subscription(target.backend.name(), &uri, wanted).await;
+        stored.map_err(storage_rejection)?;
         slot.subscribe(&uri, wanted);
         // A different set of resources requires a new stream.
         slot.stop_listening();
@@ -47,6 +50,8 @@ pub(crate) async fn subscribe(
     }
     let (response, accepted) = accepted(bridge.forward(Arc::clone(&call), method).await?).await?;
     if accepted {
+        let stored = session.store_subscription(target.backend.name(), &uri, wanted).await;
+        stored.map_err(storage_rejection)?;
         // Stored only now: otherwise a session opened by the request would send the subscription too.
         if wanted {
             slot.subscribe(&uri, true);

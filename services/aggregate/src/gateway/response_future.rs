@@ -25,6 +25,8 @@ pub struct ResponseFuture(Kind);
 enum Kind {
     Done(Option<Response<Body>>),
     Pending(DetachOnDrop),
+    /// Dropping it before the session is known drops the request.
+    Deferred(BoxedResponse),
 }
 
 /// Request in flight. A request of a session continues when this is dropped: a client that disconnects has not cancelled it
@@ -40,9 +42,10 @@ type BoxedResponse = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 impl ResponseFuture {
     /// Creates the future of a request that `dispatcher` has begun to process.
-    pub(super) fn new(dispatcher: &Arc<Dispatcher>, begun: DispatchOutcome) -> Self {
+    pub(crate) fn new(dispatcher: &Arc<Dispatcher>, begun: DispatchOutcome) -> Self {
         Self(match begun {
             DispatchOutcome::Done(response) => Kind::Done(Some(response)),
+            DispatchOutcome::Deferred(future) => Kind::Deferred(future),
             DispatchOutcome::Pending(call) => {
                 let kept = call.session.is_some().then(|| Arc::clone(&call));
                 let future = Box::pin(Arc::clone(dispatcher).run(call));
@@ -58,6 +61,7 @@ impl Future for ResponseFuture {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             Kind::Done(response) => Poll::Ready(Ok(response.take().expect(POLLED))),
+            Kind::Deferred(future) => future.as_mut().poll(cx).map(Ok),
             Kind::Pending(answering) => {
                 let future = answering.future.as_mut().expect(POLLED);
                 let polled = future.as_mut().poll(cx).map(Ok);

@@ -1,5 +1,7 @@
 //! Session of one client at one stateful backend, opened on first use.
 
+mod shared_entry;
+
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,9 +17,12 @@ use tokio::time::timeout;
 use vmcp_core::{BoxError, RequestContext};
 use vmcp_wire::{Envelope, Outcome, Splice, find_span, scan};
 
+use self::shared_entry::SharedEntry;
+pub(crate) use self::shared_entry::entry_of;
 use super::leases::{Lease, Leases};
+use super::shared::SharedSession;
 use crate::backend::BackendHandle;
-use crate::backend::handshake::{self, BackendSession, ClientInfo};
+use crate::backend::handshake::{self, BackendSession, ClientInfo, SessionGuard};
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::{notify_or_log, send_request};
 use crate::catalog::define_literal;
@@ -52,6 +57,8 @@ pub(crate) struct BackendSessionSlot {
     /// `true` until a result has told the client that this backend session is not that of its earlier calls. Relaxed: it
     /// guards no other memory.
     needs_mark: AtomicBool,
+    /// Entry in the record of the client's session, if replicas share it.
+    shared_entry: Option<SharedEntry>,
 }
 
 /// Slot that a call uses. The session of a slot that is retired stays open until the last lease is dropped.
@@ -81,13 +88,24 @@ impl BackendSessionSlot {
             leases: Leases::default(),
             has_open_app: AtomicBool::new(false),
             needs_mark: AtomicBool::new(false),
+            shared_entry: None,
         }
+    }
+
+    /// Shares the backend session with other replicas.
+    pub(crate) fn shared(mut self, session: &Arc<SharedSession>) -> Self {
+        self.shared_entry = Some(SharedEntry::new(session));
+        self
     }
 
     /// Marks the first result of the backend session as that of a new one.
     pub(crate) fn with_mark(self) -> Self {
-        self.needs_mark.store(true, Ordering::Relaxed);
+        self.require_mark();
         self
+    }
+
+    fn require_mark(&self) {
+        self.needs_mark.store(true, Ordering::Relaxed);
     }
 
     /// Returns `true` if the next result has to be marked.
@@ -147,10 +165,24 @@ impl BackendSessionSlot {
         if let Some(backend_session) = self.backend_session.load_full() {
             return Ok(backend_session);
         }
+        if let Some(shared) = &self.shared_entry {
+            return self.open_shared(shared, client_info, level).await;
+        }
+        let mut known = None;
+        let opened = self.open_new(client_info, level, &mut known).await?;
+        Ok(self.publish(opened.keep(), level, &mut known, client_info.cause).await)
+    }
+
+    /// Opens a session with the client's log level and subscriptions. `known` becomes the level that was sent.
+    async fn open_new(
+        &self,
+        client_info: ClientInfo<'_>,
+        level: LevelSource<'_>,
+        known: &mut Option<Box<[u8]>>,
+    ) -> Result<SessionGuard, BoxError> {
         let (opened, _) = handshake::open(&self.backend, client_info).await?;
         let backend_session = opened.backend_session();
-        let mut known = None;
-        self.follow_level(backend_session, level, &mut known, client_info.cause).await;
+        self.follow_level(backend_session, level, known, client_info.cause).await;
         for uri in self.subscriptions() {
             let uri = String::from_utf8_lossy(&define_literal(&uri)).into_owned();
             let params = format!("{{\"uri\":{uri}}}");
@@ -161,11 +193,21 @@ impl BackendSessionSlot {
                 tracing::debug!(backend, %error, "failed to restore a subscription");
             }
         }
-        let backend_session = opened.keep();
+        Ok(opened)
+    }
+
+    /// Uses a session, to whose backend the level `known` was sent, for the slot's calls.
+    async fn publish(
+        &self,
+        backend_session: Arc<BackendSession>,
+        level: LevelSource<'_>,
+        known: &mut Option<Box<[u8]>>,
+        cause: Option<&RequestContext>,
+    ) -> Arc<BackendSession> {
         self.backend_session.store(Some(Arc::clone(&backend_session)));
         // A concurrent `set_level` either did not see this session, so its level is sent here, or sends it.
-        self.follow_level(&backend_session, level, &mut known, client_info.cause).await;
-        Ok(backend_session)
+        self.follow_level(&backend_session, level, known, cause).await;
+        backend_session
     }
 
     /// Sends the log level to a session until the `known` one is current.
@@ -265,13 +307,19 @@ impl BackendSessionSlot {
     /// Ends the session in the background, after sending `cancels`.
     pub(crate) fn close(&self, cancels: Vec<Request<Full<Bytes>>>) {
         self.end_listening();
-        self.leave(false, cancels);
+        self.leave(false, cancels, false);
     }
 
-    /// Ends the session after its calls: each call completes with the configuration it began with.
+    /// Forgets the session after sending `cancels`, and ends it unless replicas share it.
+    pub(crate) fn release(&self, cancels: Vec<Request<Full<Bytes>>>) {
+        self.end_listening();
+        self.leave(false, cancels, self.entry_tag().is_some());
+    }
+
+    /// Ends the session after its calls, unless replicas share it: each call completes with the configuration it began with.
     pub(crate) fn retire(&self) {
         self.end_listening();
-        self.leave(true, Vec::new());
+        self.leave(true, Vec::new(), self.entry_tag().is_some());
     }
 
     /// Stops the listener permanently.
@@ -280,12 +328,16 @@ impl BackendSessionSlot {
         self.stop_listening();
     }
 
-    fn leave(&self, patiently: bool, cancels: Vec<Request<Full<Bytes>>>) {
+    /// Ends the session in the background, unless it `is_kept` for other replicas.
+    fn leave(&self, patiently: bool, cancels: Vec<Request<Full<Bytes>>>, is_kept: bool) {
         let Some(backend_session) =
             self.backend_session.swap(None).filter(|backend_session| backend_session.can_end())
         else {
             return;
         };
+        if is_kept && cancels.is_empty() {
+            return;
+        }
         let (backend, leases) = (Arc::clone(&self.backend), self.leases.clone());
         self.backend.spawn_close(async move {
             if patiently {
@@ -297,7 +349,9 @@ impl BackendSessionSlot {
             if timeout(CANCELLATION_TIMEOUT, join_all(cancels)).await.is_err() {
                 tracing::debug!(backend = backend.name(), "cancellations did not arrive in time");
             }
-            backend_session.close(&backend).await;
+            if !is_kept {
+                backend_session.close(&backend).await;
+            }
         });
     }
 }
@@ -313,6 +367,6 @@ impl Deref for SlotLease {
 /// Ends a session that a call in flight opened after the slot was closed.
 impl Drop for BackendSessionSlot {
     fn drop(&mut self) {
-        self.leave(true, Vec::new());
+        self.leave(true, Vec::new(), self.entry_tag().is_some());
     }
 }

@@ -20,6 +20,8 @@ const METHOD: &str = "notifications/cancelled";
 
 /// Cancellation reason for calls of an ended session.
 pub(super) const SESSION_ENDED: &str = "the client ended its session";
+/// Cancellation reason for calls of a session that continues at other replicas.
+pub(super) const REPLICA_LEFT: &str = "the gateway evicted the session, or stops";
 const DISCONNECTED: &str = "the client disconnected";
 
 /// Guard of a call in flight. Cancels the call if dropped before the response.

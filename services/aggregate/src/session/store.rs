@@ -7,19 +7,24 @@ use std::time::Duration;
 use vmcp_core::{Caller, Identity, Rejection};
 use vmcp_seal::RandomError;
 use vmcp_session::{EndedSessions, OpenedSessionId, SessionId, SessionLimitError, SessionSeal};
-use vmcp_session::{Sessions, split};
+use vmcp_session::{RemovedSession, Sessions, StorageError, split};
 
-use super::Session;
+use super::shared::access::{PendingAccess, SharedSessions};
+use super::{Session, SessionEnd};
 use crate::backend::BackendHandle;
+use crate::backend::error::storage_rejection;
 
 /// Sessions of stateful clients. With a seal, an id contains its session, so that a session of another replica, or one that was
 /// evicted, continues here.
 #[derive(Debug)]
 pub(crate) struct SessionStore {
-    sessions: Sessions<Session>,
+    pub(super) sessions: Sessions<Session>,
     /// `None` if no other process has the key: ids are random then.
     seal: Option<SessionSeal>,
+    /// Ended sessions, if no storage knows them.
     ended: EndedSessions,
+    /// Storage of the records, if replicas share them.
+    pub(super) shared: Option<SharedSessions>,
     /// Maximum number of sessions.
     limit: usize,
     /// Time after which a server request without a response is given up.
@@ -27,7 +32,7 @@ pub(crate) struct SessionStore {
 }
 
 /// Error of opening or finding a session.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum SessionError {
     /// No session of the caller has this id.
     #[error("the session has ended, or never existed")]
@@ -38,6 +43,17 @@ pub(crate) enum SessionError {
     /// The system failed to provide random numbers.
     #[error(transparent)]
     Random(#[from] RandomError),
+    /// The storage did not take a step.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Session of a request.
+#[derive(Debug)]
+pub(crate) enum SessionAccess {
+    Ready(Arc<Session>),
+    /// A step in the storage comes first.
+    Pending(PendingAccess),
 }
 
 impl SessionError {
@@ -45,6 +61,7 @@ impl SessionError {
     pub(crate) fn into_rejection(self) -> Rejection {
         match self {
             Self::NotFound => Rejection::session_not_found(),
+            Self::Storage(error) => storage_rejection(error),
             Self::Limit(_) | Self::Random(_) => Rejection::overloaded(self.to_string(), 30),
         }
     }
@@ -54,12 +71,19 @@ impl SessionStore {
     /// Creates a store of at most `limit` sessions, which end after being idle for `ttl`.
     pub(crate) fn new(limit: usize, ttl: Duration, response_timeout: Duration) -> Self {
         let sessions = Sessions::new(limit, ttl).in_use_while(Session::is_in_use);
-        Self { sessions, seal: None, ended: EndedSessions::default(), limit, response_timeout }
+        let ended = EndedSessions::default();
+        Self { sessions, seal: None, ended, shared: None, limit, response_timeout }
     }
 
     /// Seals the ids of sessions.
     pub(crate) fn with_seal(mut self, seal: SessionSeal) -> Self {
         self.seal = Some(seal);
+        self
+    }
+
+    /// Shares the sessions, whose ids are sealed, with other replicas.
+    pub(crate) fn with_storage(mut self, shared: SharedSessions) -> Self {
+        self.shared = Some(shared);
         self
     }
 
@@ -71,18 +95,28 @@ impl SessionStore {
         address: Option<IpAddr>,
         mut session: Session,
     ) -> Result<String, SessionError> {
+        if let Some((text, opened)) = self.seal_id(caller.identity(), &mut session)? {
+            self.insert(opened.id, caller, address, session)?;
+            return Ok(text);
+        }
         let id = SessionId::random().ok_or(RandomError)?;
-        let Some(seal) = &self.seal else {
-            self.insert(id, caller, address, session)?;
-            return Ok(id.to_string());
-        };
-        let text = seal.seal(id, caller.identity(), &session.claims())?;
-        session.sealed = split(text.as_bytes()).map(|(_, sealed)| sealed.into());
         self.insert(id, caller, address, session)?;
-        Ok(text)
+        Ok(id.to_string())
     }
 
-    fn insert(
+    /// Seals the id of a session. Returns the text, and what it contains.
+    pub(super) fn seal_id(
+        &self,
+        caller: &Identity,
+        session: &mut Session,
+    ) -> Result<Option<(String, OpenedSessionId)>, SessionError> {
+        let Some(seal) = &self.seal else { return Ok(None) };
+        let (text, opened) = seal.issue(caller, session.claims())?;
+        session.sealed = split(text.as_bytes()).map(|(_, sealed)| sealed.into());
+        Ok(Some((text, opened)))
+    }
+
+    pub(super) fn insert(
         &self,
         id: SessionId,
         caller: &Caller,
@@ -94,7 +128,7 @@ impl SessionStore {
         }
         let opened = self.sessions.insert(id, caller.identity().clone(), address, session)?;
         if let Some(evicted) = opened.evicted {
-            evicted.end();
+            self.release(&evicted);
         }
         Ok(opened.state)
     }
@@ -105,12 +139,19 @@ impl SessionStore {
         text: &[u8],
         caller: &Caller,
         address: Option<IpAddr>,
-    ) -> Result<Arc<Session>, SessionError> {
+    ) -> Result<SessionAccess, SessionError> {
         let (id, sealed) = split(text).ok_or(SessionError::NotFound)?;
-        match self.sessions.get(id, caller.identity()) {
-            Some(session) if session.sealed.as_deref().unwrap_or_default() == sealed => Ok(session),
-            Some(_) => Err(SessionError::NotFound),
-            None => self.restore(text, caller, address),
+        match (self.sessions.get(id, caller.identity()), &self.shared) {
+            (Some(session), _) if session.sealed.as_deref().unwrap_or_default() != sealed => {
+                Err(SessionError::NotFound)
+            }
+            (Some(session), None) => Ok(SessionAccess::Ready(session)),
+            (Some(session), Some(shared)) => shared.access(session),
+            (None, None) => self.restore(text, caller, address).map(SessionAccess::Ready),
+            (None, Some(shared)) => {
+                let opened = self.opened(text, caller.identity()).ok_or(SessionError::NotFound)?;
+                shared.access_unknown(opened, sealed, caller.identity())
+            }
         }
     }
 
@@ -126,7 +167,7 @@ impl SessionStore {
             return Err(SessionError::NotFound);
         }
         if let Some(idle) = self.sessions.remove_expired(opened.id, caller.identity()) {
-            idle.end();
+            idle.end(SessionEnd::Released);
         }
         let sealed = split(text).map(|(_, sealed)| sealed).unwrap_or_default();
         let session = Session::restored(&opened.claims, caller.clone(), address, sealed);
@@ -136,7 +177,7 @@ impl SessionStore {
         Ok(session)
     }
 
-    fn opened(&self, text: &[u8], caller: &Identity) -> Option<OpenedSessionId> {
+    pub(super) fn opened(&self, text: &[u8], caller: &Identity) -> Option<OpenedSessionId> {
         self.seal.as_ref()?.open(text, caller)
     }
 
@@ -147,7 +188,7 @@ impl SessionStore {
             self.ended.add(caller, &opened, seal.now());
         }
         let closed = self.sessions.close(id, caller);
-        closed.inspect(|session| session.end()).is_some()
+        closed.inspect(|session| session.end(SessionEnd::Deleted)).is_some()
     }
 
     pub(crate) fn for_each(&self, visit: impl FnMut(&Arc<Session>)) {
@@ -160,18 +201,26 @@ impl SessionStore {
 
     /// Returns the number of ended sessions whose ids would still open.
     pub(crate) fn ended(&self) -> usize {
-        self.ended.len()
+        self.shared.as_ref().map_or_else(|| self.ended.len(), SharedSessions::ended)
     }
 
     /// Ends expired sessions, and removes what the others do not need any more.
     pub(crate) fn sweep(&self) {
-        for session in self.sessions.sweep() {
-            session.end();
+        for removed in self.sessions.sweep() {
+            self.release(&removed);
         }
         if let Some(seal) = &self.seal {
             self.ended.sweep(seal.now());
         }
         self.for_each(|session| session.prune(self.response_timeout));
+    }
+
+    /// Forgets a session that was idle or evicted.
+    fn release(&self, removed: &RemovedSession<Session>) {
+        match &self.shared {
+            Some(shared) => shared.release(removed),
+            None => removed.state.end(SessionEnd::Released),
+        }
     }
 
     /// Ends the notification streams; calls continue.
@@ -184,8 +233,8 @@ impl SessionStore {
         self.for_each(|session| session.retain_backends(backends));
     }
 
-    /// Ends all sessions.
+    /// Ends all sessions. Those that replicas share continue at others.
     pub(crate) fn end(&self) {
-        self.for_each(|session| session.end());
+        self.for_each(|session| session.end(SessionEnd::Released));
     }
 }

@@ -79,6 +79,14 @@ impl SessionStreams {
         self.lock().standing.clone()
     }
 
+    /// Ends and removes the notification stream, so that the client may open another one.
+    pub(crate) fn end_standing(&self) {
+        let standing = self.lock().standing.take();
+        if let Some(standing) = standing {
+            standing.end();
+        }
+    }
+
     /// Creates a stream for one response; `None` if there are too many or the session has ended.
     pub(crate) fn open_stream(&self, account: ClientAccount) -> Option<Arc<Stream>> {
         let mut state = self.lock();

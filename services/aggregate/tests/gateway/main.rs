@@ -21,6 +21,7 @@ mod random;
 mod responses;
 mod script;
 mod sealed_sessions;
+mod shared_sessions;
 mod shutdown;
 mod tasks;
 mod tool_search;

@@ -1,0 +1,209 @@
+//! Steps in the storage that precede a request of a session.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+
+use vmcp_core::{Caller, Identity, SingleFlight};
+use vmcp_session::{
+    Liveness, OpenedSessionId, OwnerDigest, SessionId, SessionKey, SessionRecord, SessionStorage,
+    StorageError,
+};
+
+use super::SharedSession;
+use super::upkeep::{Departures, end_backend_sessions};
+use crate::catalog_store::CatalogStore;
+use crate::session::store::{SessionAccess, SessionError, SessionStore};
+use crate::session::{Session, SessionEnd};
+
+/// Sessions in a storage that replicas share.
+#[derive(Debug)]
+pub(crate) struct SharedSessions {
+    pub(super) storage: Arc<dyn SessionStorage>,
+    /// For the backends of entries. Weak: the store's events keep the sessions alive.
+    pub(super) catalogs: Weak<CatalogStore>,
+    /// Sessions that are being restored.
+    restores: SingleFlight<SessionId, Result<Arc<Session>, SessionError>>,
+    pub(super) departures: Arc<Departures>,
+}
+
+/// Session whose request waits for a step in the storage.
+#[derive(Debug)]
+pub(crate) enum PendingAccess {
+    /// A known session that may have ended elsewhere.
+    Check(Arc<Session>),
+    /// A session that this replica does not know.
+    Restore(Box<UnknownSession>),
+}
+
+/// Session that this replica does not know.
+#[derive(Clone, Debug)]
+pub(crate) struct UnknownSession {
+    opened: OpenedSessionId,
+    sealed: Box<[u8]>,
+    key: SessionKey,
+}
+
+fn key(opened: &OpenedSessionId, owner: &Identity) -> SessionKey {
+    let OpenedSessionId { id, issued_at, claims: _ } = opened;
+    SessionKey { owner: OwnerDigest::of(owner), id: *id, issued_at: *issued_at }
+}
+
+impl SharedSessions {
+    pub(crate) fn new(storage: Arc<dyn SessionStorage>, catalogs: Weak<CatalogStore>) -> Self {
+        Self { storage, catalogs, restores: SingleFlight::new(), departures: Arc::default() }
+    }
+
+    /// Returns a known session. While the messages of other replicas arrive, this takes no step.
+    pub(crate) fn access(&self, session: Arc<Session>) -> Result<SessionAccess, SessionError> {
+        match self.storage.liveness() {
+            Liveness::Current => Ok(SessionAccess::Ready(session)),
+            Liveness::Silent => Ok(SessionAccess::Pending(PendingAccess::Check(session))),
+            Liveness::Lost => Err(StorageError::Unavailable.into()),
+        }
+    }
+
+    /// Returns the step that restores a session.
+    pub(crate) fn access_unknown(
+        &self,
+        opened: OpenedSessionId,
+        sealed: &[u8],
+        owner: &Identity,
+    ) -> Result<SessionAccess, SessionError> {
+        let key = key(&opened, owner);
+        if self.storage.has_ended(&key) {
+            return Err(SessionError::NotFound);
+        }
+        if self.storage.liveness() == Liveness::Lost {
+            return Err(StorageError::Unavailable.into());
+        }
+        let unknown = UnknownSession { opened, sealed: sealed.into(), key };
+        Ok(SessionAccess::Pending(PendingAccess::Restore(Box::new(unknown))))
+    }
+
+    pub(crate) fn ended(&self) -> usize {
+        self.storage.ended()
+    }
+}
+
+impl SessionStore {
+    /// Returns `true` if replicas share the sessions.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Opens a session whose record replicas share, and returns its id.
+    pub(crate) async fn open_shared(
+        &self,
+        caller: &Caller,
+        address: Option<IpAddr>,
+        mut session: Session,
+    ) -> Result<String, SessionError> {
+        let issued = self.seal_id(caller.identity(), &mut session)?;
+        let (Some(shared), Some((text, opened))) = (&self.shared, issued) else {
+            return self.open(caller, address, session);
+        };
+        let key = key(&opened, caller.identity());
+        if shared.storage.liveness() == Liveness::Lost {
+            return Err(StorageError::Unavailable.into());
+        }
+        shared.storage.create(&key).await?;
+        let record = SharedSession::new(Arc::clone(&shared.storage), key);
+        self.insert(opened.id, caller, address, session.with_record(record))?;
+        Ok(text)
+    }
+
+    /// Takes the step that precedes a request, and returns the request's session.
+    pub(crate) async fn wait(
+        self: &Arc<Self>,
+        pending: PendingAccess,
+        caller: &Caller,
+        address: Option<IpAddr>,
+    ) -> Result<Arc<Session>, SessionError> {
+        let Some(shared) = &self.shared else { return Err(SessionError::NotFound) };
+        match pending {
+            PendingAccess::Check(session) => {
+                let Some(record) = session.shared() else { return Ok(session) };
+                match shared.storage.check(&record.key).await {
+                    Err(StorageError::Ended) => {
+                        self.end_elsewhere(record.key.id);
+                        Err(SessionError::NotFound)
+                    }
+                    // The session is known here. Without the storage it goes on until the messages count as lost.
+                    Ok(()) | Err(_) => Ok(session),
+                }
+            }
+            PendingAccess::Restore(unknown) => {
+                let id = unknown.opened.id;
+                let (store, caller) = (Arc::clone(self), caller.clone());
+                let restore =
+                    || async move { store.restore_shared(*unknown, caller, address).await };
+                shared.restores.join(id, restore).await
+            }
+        }
+    }
+
+    /// Continues a session of another replica, or one that this replica has forgotten.
+    async fn restore_shared(
+        self: Arc<Self>,
+        unknown: UnknownSession,
+        caller: Caller,
+        address: Option<IpAddr>,
+    ) -> Result<Arc<Session>, SessionError> {
+        let Some(shared) = &self.shared else { return Err(SessionError::NotFound) };
+        let UnknownSession { opened, sealed, key } = unknown;
+        shared.departures.wait(opened.id).await;
+        // An earlier request may have restored it.
+        if let Some(known) = self.sessions.get(opened.id, caller.identity()) {
+            return Ok(known);
+        }
+        let record = shared.storage.restore(&key).await?;
+        if let Some(idle) = self.sessions.remove_expired(opened.id, caller.identity()) {
+            idle.end(SessionEnd::Released);
+        }
+        let session = Session::restored(&opened.claims, caller.clone(), address, &sealed);
+        let record = SharedSession::restored(Arc::clone(&shared.storage), key, record);
+        let session = self.insert(opened.id, &caller, address, session.with_record(record))?;
+        // The request uses it, so it does not count as one that was never used.
+        _ = self.sessions.get(opened.id, caller.identity());
+        // A message that arrived before the session was in the table found none to end.
+        if shared.storage.has_ended(&key) {
+            self.end_elsewhere(key.id);
+            return Err(SessionError::NotFound);
+        }
+        Ok(session)
+    }
+
+    /// Ends a session for all replicas, and its sessions at the backends. Nothing ends without the storage.
+    pub(crate) async fn close_shared(
+        &self,
+        text: &[u8],
+        caller: &Caller,
+    ) -> Result<(), SessionError> {
+        let opened = self.opened(text, caller.identity()).ok_or(SessionError::NotFound)?;
+        let Some(shared) = &self.shared else { return Err(SessionError::NotFound) };
+        let key = key(&opened, caller.identity());
+        if shared.storage.has_ended(&key) {
+            return Err(SessionError::NotFound);
+        }
+        if shared.storage.liveness() == Liveness::Lost {
+            return Err(StorageError::Unavailable.into());
+        }
+        let backend_sessions = shared.storage.end(&key).await?;
+        let local = self.sessions.close(key.id, caller.identity());
+        let closed = local.map_or_else(Vec::new, |session| {
+            let tags = session.entry_tags();
+            session.end(SessionEnd::Deleted);
+            tags
+        });
+        let record = SessionRecord { backend_sessions, ..SessionRecord::default() };
+        end_backend_sessions(&shared.catalogs, &record, &closed, caller);
+        Ok(())
+    }
+
+    /// Ends a session that ended at another replica.
+    pub(super) fn end_elsewhere(&self, id: SessionId) {
+        if let Some(session) = self.sessions.take(id) {
+            session.end(SessionEnd::EndedElsewhere);
+        }
+    }
+}
