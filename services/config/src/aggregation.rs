@@ -118,7 +118,29 @@ section! {
         /// Selection and overrides of a backend's tools, at most one entry per backend.
         tools: Vec<WorkloadTools<R>> = Vec::new();
     }
-    rules [Rule::Unique("tools", "workload")]
+    rules [
+        Rule::Unique("tools", "workload"),
+        Rule::Cel(
+            "self.conflictResolution != 'priority' || (has(self.conflictResolutionConfig) && \
+             has(self.conflictResolutionConfig.priorityOrder) && size(self.conflictResolutionConfig.priorityOrder) > 0)",
+            "conflictResolution: priority requires conflictResolutionConfig.priorityOrder",
+        ),
+        Rule::Cel(
+            "self.conflictResolution == 'priority' || !has(self.conflictResolutionConfig) || \
+             !has(self.conflictResolutionConfig.priorityOrder) || size(self.conflictResolutionConfig.priorityOrder) == 0",
+            "priorityOrder only with conflictResolution: priority",
+        ),
+        Rule::Cel(
+            "self.conflictResolution == 'prefix' || !has(self.conflictResolutionConfig) || \
+             !has(self.conflictResolutionConfig.prefixFormat) || \
+             self.conflictResolutionConfig.prefixFormat == '{workload}_'",
+            "prefixFormat only with conflictResolution: prefix",
+        ),
+        Rule::Cel(
+            "self.conflictResolution != 'manual' || (has(self.tools) && size(self.tools) > 0)",
+            "conflictResolution: manual requires an entry in tools",
+        ),
+    ]
 }
 
 section_with_default! {

@@ -4,6 +4,7 @@
 //! generated from that description, so they cannot disagree. [`raw_conversion!`] does the same for types that are an enum
 //! in Rust and a flat object with a discriminating key in the document.
 
+pub(crate) mod cel;
 mod fields;
 mod key_check;
 mod keyword_enum;
@@ -14,7 +15,7 @@ pub(crate) mod values;
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserializer, Serialize, de::Error as _};
+use serde::{Deserialize as _, Deserializer, Serialize, de::Error as _};
 
 pub(crate) use self::{
     fields::{Fields, ObjectSchema},
@@ -82,6 +83,22 @@ pub(crate) fn deserialize<'de, T: ConfigValue, D: Deserializer<'de>>(
 ) -> Result<T, D::Error> {
     let node: Node = serde::Deserialize::deserialize(deserializer)?;
     parse(&node).map_err(D::Error::custom)
+}
+
+/// Reads a part of a resource from JSON: its `config`, or the [`AuthServer`](crate::AuthServer) within it.
+///
+/// # Errors
+///
+/// Returns all errors of the part, with paths within it.
+pub fn from_json<T: ConfigValue>(value: &serde_json::Value) -> Result<T, crate::ConfigErrors> {
+    match Node::deserialize(value) {
+        Ok(node) => parse(&node),
+        Err(error) => Err(crate::ConfigErrors::single(crate::ConfigError::new(
+            "",
+            error.to_string(),
+            "a JSON value",
+        ))),
+    }
 }
 
 /// Reads the valid parts of a document with errors. Placeholders and defaults replace the rest.

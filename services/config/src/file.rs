@@ -65,6 +65,11 @@ section! {
         Rule::Unique("compositeTools", "name"),
         Rule::Unique("compositeToolRefs", "name"),
         Rule::Custom(rules::check_discovered_backends),
+        Rule::Cel(
+            "!has(self.backends) || size(self.backends) == 0 || !has(self.outgoingAuth) || \
+             self.outgoingAuth.source != 'discovered'",
+            "backends only with outgoingAuth.source: inline",
+        ),
     ]
 }
 

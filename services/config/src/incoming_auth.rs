@@ -77,6 +77,10 @@ section! {
         /// Let the protected resource be on a private address.
         pub protected_resource_allow_private_ip: bool = false;
     }
+    rules [Rule::Cel(
+        "self.issuer.startsWith('https://') || (has(self.insecureAllowHttp) && self.insecureAllowHttp)",
+        "issuer must be https, or insecureAllowHttp true for development",
+    )]
     check Oidc::check
 }
 

@@ -38,6 +38,7 @@ pub use self::{
         HeaderTemplate, Headers, ResourceDocument, Transport,
     },
     composite::CompositeTool,
+    config_value::from_json,
     context::FileReference,
     decimal::{Decimal, DecimalError},
     duration::{Duration, DurationError},

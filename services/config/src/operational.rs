@@ -50,7 +50,14 @@ section_with_default! {
         /// Circuit breaker of each backend.
         pub circuit_breaker: CircuitBreaker = CircuitBreaker::default();
     }
-    rules [Rule::Custom(check_timeout_below_interval)]
+    rules [
+        Rule::Custom(check_timeout_below_interval),
+        Rule::Cel(
+            "!has(self.healthCheckTimeout) || !has(self.healthCheckInterval) || \
+             duration(self.healthCheckTimeout) < duration(self.healthCheckInterval)",
+            "healthCheckTimeout must be shorter than healthCheckInterval",
+        ),
+    ]
 }
 
 section_with_default! {

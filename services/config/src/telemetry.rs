@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    config_value::{Constraint, section_with_default},
+    config_value::{Constraint, Rule, section_with_default},
     context::Context,
     decimal::Decimal,
     string_types::{EnvName, FilePath, Secret},
@@ -40,6 +40,17 @@ section_with_default! {
         /// Also writes the older attribute names. A later release will change the default to false.
         pub use_legacy_attributes: bool = true;
     }
+    rules [
+        Rule::Cel(
+            "!has(self.endpoint) || self.endpoint == '' || (has(self.tracingEnabled) && self.tracingEnabled) || \
+             (has(self.metricsEnabled) && self.metricsEnabled)",
+            "endpoint only with tracingEnabled or metricsEnabled",
+        ),
+        Rule::Cel(
+            "!has(self.caCertPath) || !has(self.insecure) || !self.insecure",
+            "caCertPath only without insecure",
+        ),
+    ]
     check Telemetry::check
 }
 

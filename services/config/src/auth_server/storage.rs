@@ -156,6 +156,10 @@ section! {
     rules [
         Rule::ExactlyOne(&["addr", "sentinelConfig"]),
         Rule::Requires("sentinelTls", "sentinelConfig"),
+        Rule::Cel(
+            "!has(self.clusterMode) || !self.clusterMode || has(self.addr)",
+            "clusterMode only together with addr",
+        ),
     ]
 }
 

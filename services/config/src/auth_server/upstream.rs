@@ -51,6 +51,7 @@ section! {
         /// Source of the user's identity, instead of the discovered userinfo endpoint.
         pub user_info_override: Option<UserInfo>;
     }
+    rules [RESERVED_PARAMS_RULE]
     check OidcUpstream::check
 }
 
@@ -184,6 +185,7 @@ section! {
     rules [
         Rule::ExactlyOne(&["clientId", "dcrConfig"]),
         Rule::AtMostOne(&["clientSecretRef", "dcrConfig"]),
+        RESERVED_PARAMS_RULE,
     ]
 }
 
@@ -219,6 +221,13 @@ const RESERVED_PARAMS: [&str; 8] = [
     "code_challenge_method",
     "nonce",
 ];
+
+const RESERVED_PARAMS_RULE: Rule = Rule::Cel(
+    "!has(self.additionalAuthorizationParams) || self.additionalAuthorizationParams.all(name, !(name in ['response_type', \
+     'client_id', 'redirect_uri', 'scope', 'state', 'code_challenge', 'code_challenge_method', 'nonce']))",
+    "additionalAuthorizationParams must not name a parameter that the authorization request sets: response_type, client_id, \
+     redirect_uri, scope, state, code_challenge, code_challenge_method, nonce",
+);
 
 fn check_params(params: &BTreeMap<String, String>, node: &Node, cx: &mut Context) {
     let here = node.get("additionalAuthorizationParams").unwrap_or(node);

@@ -3,7 +3,7 @@
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::{ConfigValue, Constraint, Rule, description, to_camel_case};
+use super::{ConfigValue, Constraint, Rule, cel, description, to_camel_case};
 use crate::{
     context::Context,
     error::{ConfigError, UNKNOWN_KEY},
@@ -179,8 +179,12 @@ impl ObjectSchema {
         self.properties.insert(key, schema.to_value());
     }
 
-    pub(crate) fn finish(self, rules: &[Rule]) -> Schema {
+    pub(crate) fn finish(mut self, rules: &[Rule]) -> Schema {
         let mut object = Map::new();
+        for rule in rules {
+            cel::append(&mut object, rule.validations(&self.properties));
+            rule.describe_list(&mut self.properties);
+        }
         object.insert("type".to_owned(), json!("object"));
         object.insert("description".to_owned(), json!(self.description));
         object.insert("properties".to_owned(), Value::Object(self.properties));

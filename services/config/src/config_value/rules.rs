@@ -56,6 +56,9 @@ pub(crate) enum Rule {
     Unique(&'static str, &'static str),
     /// Key that does not belong here, and the key to use instead.
     Moved(&'static str, &'static str),
+    /// Rule in CEL and its message, of which the API server of Kubernetes alone reads this form: the check of the
+    /// section or of the conversion is the same.
+    Cel(&'static str, &'static str),
     /// Custom rule. It checks the tree, so it also runs on documents with other errors.
     Custom(fn(&Node, &mut Context)),
 }
@@ -180,7 +183,9 @@ impl Constraint {
                 schema.insert(key.to_owned(), json!(most));
             }
             // A regular expression for these constraints would not be readable.
-            Self::AtMost(_) | Self::Positive | Self::AtLeast(_) => {}
+            Self::AtMost(_) | Self::Positive | Self::AtLeast(_) => {
+                super::cel::append(schema, self.validations(of_map));
+            }
             Self::EachNotEmpty | Self::EachMatches(_) => {
                 if let Some(Value::Object(items)) = schema.get_mut("items") {
                     self.of_item().describe(items);
@@ -241,6 +246,7 @@ impl Rule {
             | Self::ExactlyOne(_)
             | Self::AtLeastOne(_)
             | Self::Requires(..)
+            | Self::Cel(..)
             | Self::Moved(..) => {}
         }
     }
@@ -277,7 +283,7 @@ impl Rule {
                 all.push(json!({ "if": given(key), "then": given(other) }));
             }
             // A schema cannot compare items; an unknown key it refuses anyway.
-            Self::Unique(..) | Self::Moved(..) | Self::Custom(_) => {}
+            Self::Unique(..) | Self::Moved(..) | Self::Cel(..) | Self::Custom(_) => {}
         }
         if all.is_empty() {
             return;

@@ -288,3 +288,20 @@ proptest! {
         prop_assert_eq!(disagreement(&VALIDATOR, &document), None, "{}", document);
     }
 }
+
+#[test]
+fn editor_schema_has_no_keyword_of_kubernetes() {
+    for schema in [vmcp_config::schema(), vmcp_config::config_schema()] {
+        assert!(!schema.to_string().contains("x-kubernetes-"));
+    }
+}
+
+#[test]
+fn reads_part_of_resource_from_json() {
+    let value =
+        serde_json::json!({ "issuer": "https://a", "upstreamProviders": [{ "name": "a" }] });
+    let errors = vmcp_config::from_json::<vmcp_config::AuthServer<vmcp_config::SecretRef>>(&value)
+        .unwrap_err()
+        .to_string();
+    assert!(errors.contains("upstreamProviders[0].type"), "{errors}");
+}
