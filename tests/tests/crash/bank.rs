@@ -1,6 +1,7 @@
-//! The backend: it counts the calls of each step, and kills the gateway at one of them.
+//! The backend: it counts the calls of each step, and kills or pauses the gateway at one of them.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(crate) struct KillPoint {
 pub(crate) struct Bank {
     pub(crate) backend: McpBackend,
     state: Arc<Mutex<State>>,
-    killed: Arc<Notify>,
+    signaled: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -33,13 +34,21 @@ struct State {
     /// Number of calls since the point was set.
     number: usize,
     point: Option<KillPoint>,
-    victim: Option<Child>,
+    victim: Option<Victim>,
+}
+
+/// Gateway that is signaled.
+enum Victim {
+    /// It is killed.
+    Killed(Child),
+    /// The process of this number is paused.
+    Paused(u32),
 }
 
 impl Bank {
     /// Starts a backend with a tool that acts once a call, one that may be called again, and one that only reads.
     pub(crate) fn start() -> Self {
-        let (state, killed) = (Arc::<Mutex<State>>::default(), Arc::<Notify>::default());
+        let (state, signaled) = (Arc::<Mutex<State>>::default(), Arc::<Notify>::default());
         let tool = |name: &str, annotations| {
             json!({"name": name, "inputSchema": {"type": "object"}, "annotations": annotations})
                 .to_string()
@@ -53,14 +62,23 @@ impl Bank {
             ],
         );
         for name in ["act", "put", "read"] {
-            let (state, killed) = (Arc::clone(&state), Arc::clone(&killed));
-            backend = backend.on_tool(name, move |call| perform(&state, &killed, call));
+            let (state, signaled) = (Arc::clone(&state), Arc::clone(&signaled));
+            backend = backend.on_tool(name, move |call| perform(&state, &signaled, call));
         }
-        Self { backend: backend.start(), state, killed }
+        Self { backend: backend.start(), state, signaled }
     }
 
     /// Kills this process at this point, counted from now.
     pub(crate) fn kills(&self, victim: Child, point: KillPoint) {
+        self.signals(Victim::Killed(victim), point);
+    }
+
+    /// Pauses this process at this point, counted from now.
+    pub(crate) fn pauses(&self, victim: u32, point: KillPoint) {
+        self.signals(Victim::Paused(victim), point);
+    }
+
+    fn signals(&self, victim: Victim, point: KillPoint) {
         let mut state = self.state.lock().unwrap();
         state.number = 0;
         (state.victim, state.point) = (Some(victim), Some(point));
@@ -68,9 +86,15 @@ impl Bank {
 
     /// Waits until the process is killed and gone.
     pub(crate) async fn until_killed(&self) {
-        self.killed.notified().await;
-        let mut victim = self.state.lock().unwrap().victim.take().unwrap();
+        self.until_signaled().await;
+        let victim = self.state.lock().unwrap().victim.take();
+        let Some(Victim::Killed(mut victim)) = victim else { panic!("it is paused") };
         assert!(!victim.wait().await.unwrap().success());
+    }
+
+    /// Waits until the process is killed or paused.
+    pub(crate) async fn until_signaled(&self) {
+        self.signaled.notified().await;
     }
 
     /// Returns the number of calls of each step of a run, by `STEP` or `STEP/ITERATION`.
@@ -84,7 +108,7 @@ impl Bank {
     }
 }
 
-fn perform(state: &Arc<Mutex<State>>, killed: &Arc<Notify>, call: PendingRequest) {
+fn perform(state: &Arc<Mutex<State>>, signaled: &Arc<Notify>, call: PendingRequest) {
     let key = call.params()["_meta"]["vmcp.dev/stepKey"].as_str().unwrap().to_owned();
     let mut locked = state.lock().unwrap();
     *locked.calls.entry(key).or_default() += 1;
@@ -99,15 +123,15 @@ fn perform(state: &Arc<Mutex<State>>, killed: &Arc<Notify>, call: PendingRequest
         }
     };
     let Some(after) = after else {
-        kill(&mut locked, killed);
+        signal_victim(&mut locked, signaled);
         return;
     };
     drop(locked);
     call.succeed(&result(number));
-    let (state, killed) = (Arc::clone(state), Arc::clone(killed));
+    let (state, signaled) = (Arc::clone(state), Arc::clone(signaled));
     tokio::spawn(async move {
         tokio::time::sleep(after).await;
-        kill(&mut state.lock().unwrap(), &killed);
+        signal_victim(&mut state.lock().unwrap(), &signaled);
     });
 }
 
@@ -115,9 +139,18 @@ fn result(number: usize) -> serde_json::Value {
     json!({"content": [], "structuredContent": {"number": number}})
 }
 
-/// Sends SIGKILL.
-fn kill(state: &mut State, killed: &Notify) {
+/// Sends SIGKILL or SIGSTOP.
+fn signal_victim(state: &mut State, signaled: &Notify) {
     state.point = None;
-    state.victim.as_mut().unwrap().start_kill().unwrap();
-    killed.notify_one();
+    match state.victim.as_mut().unwrap() {
+        Victim::Killed(child) => child.start_kill().unwrap(),
+        Victim::Paused(process) => signal(*process, "STOP"),
+    }
+    signaled.notify_one();
+}
+
+/// Sends a signal.
+pub(crate) fn signal(process: u32, name: &str) {
+    let status = Command::new("kill").args(["-s", name, &process.to_string()]).status();
+    assert!(status.unwrap().success());
 }

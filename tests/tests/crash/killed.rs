@@ -1,4 +1,4 @@
-//! The gateway is killed at fifty points of a run.
+//! The gateway is killed at fifty points of a run, which goes on in its next process or at another replica.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep};
 use vmcp_tests::authority::Authority;
+use vmcp_tests::counterparts::{Redis, skipped};
 
 use crate::bank::{Bank, KillPoint};
 use crate::gateway::Gateway;
@@ -24,12 +25,14 @@ const CHARGE: usize = END - 1;
 /// Number of the last call after the question.
 const END: usize = CALLS - CALLS_BEFORE;
 
-/// One gateway with its backend, and the process that runs now.
+/// One gateway with its backend, and the process that runs now. With Redis there is another replica.
 struct World<'a> {
     authority: &'a Authority,
     bank: Bank,
     gateway: Gateway,
     process: Option<Child>,
+    /// Replica that continues the run, and its process unless it was killed.
+    replica: Option<(Gateway, Option<Child>)>,
 }
 
 impl<'a> World<'a> {
@@ -37,26 +40,47 @@ impl<'a> World<'a> {
         let bank = Bank::start();
         let mut gateway = Gateway::new(name, &config(authority, &bank));
         let process = Some(gateway.start().await);
-        Self { authority, bank, gateway, process }
+        Self { authority, bank, gateway, process, replica: None }
+    }
+
+    /// Starts two replicas with a store in Redis at this port.
+    async fn start_replicas(name: &str, authority: &'a Authority, redis: u16) -> Self {
+        let bank = Bank::start();
+        let (yaml, prefix) = (config(authority, &bank), format!("vmcp:{name}:"));
+        let gateway = |suffix: &str| {
+            Gateway::with_redis(&format!("{name}-{suffix}"), &yaml, (redis, &prefix))
+        };
+        let (mut gateway, mut replica) = (gateway("one"), gateway("two"));
+        let (process, other) = tokio::join!(gateway.start(), replica.start());
+        let replica = Some((replica, Some(other)));
+        Self { authority, bank, gateway, process: Some(process), replica }
     }
 
     fn owner(&self) -> Owner {
         Owner::at(&self.gateway.url, self.authority)
     }
 
-    fn kills_at(&mut self, point: KillPoint) {
+    async fn kills_at(&mut self, point: KillPoint) {
+        if let Some((replica, process @ None)) = &mut self.replica {
+            *process = Some(replica.start().await);
+        }
         self.bank.kills(self.process.take().unwrap(), point);
     }
 
-    /// Waits until the gateway is dead, and starts the next one.
+    /// Waits until the gateway is dead, and starts the next one, or goes on with the other replica.
     async fn restart(&mut self) {
         self.bank.until_killed().await;
-        self.process = Some(self.gateway.start().await);
+        if let Some((replica, process)) = &mut self.replica {
+            std::mem::swap(&mut self.gateway, replica);
+            self.process = process.take();
+        } else {
+            self.process = Some(self.gateway.start().await);
+        }
     }
 
     /// Begins a run that is killed before its question, and one that is not.
     async fn kill_before_question(&mut self, point: KillPoint) {
-        self.kills_at(point);
+        self.kills_at(point).await;
         let first = self.owner().begin().await;
         self.restart().await;
         let run = self.owner().newest_run().await;
@@ -76,7 +100,7 @@ impl<'a> World<'a> {
     async fn kill_after_question(&mut self, point: KillPoint, waits: bool) {
         let asked = self.owner().begin().await.unwrap();
         let state = &asked["requestState"];
-        self.kills_at(point);
+        self.kills_at(point).await;
         // The response may arrive before the kill.
         let first = self.owner().answer(state).await.ok();
         self.restart().await;
@@ -147,8 +171,7 @@ fn assert_called_once(calls: &BTreeMap<String, usize>, run: &Value, point: KillP
 }
 
 /// Kills the gateway at these points, one after the other.
-async fn kill_at_each(name: &str, authority: &Authority, points: impl Iterator<Item = KillPoint>) {
-    let mut world = World::start(name, authority).await;
+async fn kill_at_each(mut world: World<'_>, points: impl Iterator<Item = KillPoint>) {
     for (number, KillPoint { call, after }) in points.enumerate() {
         match call.checked_sub(CALLS_BEFORE + 1) {
             None => world.kill_before_question(KillPoint { call, after }).await,
@@ -160,19 +183,34 @@ async fn kill_at_each(name: &str, authority: &Authority, points: impl Iterator<I
     }
 }
 
+/// Returns every third of the points.
+fn points(part: usize) -> impl Iterator<Item = KillPoint> {
+    let all = (1..=CALLS).flat_map(|call| {
+        let after = |micros: Option<u64>| micros.map(Duration::from_micros);
+        AFTER.map(|it| KillPoint { call, after: after(it) })
+    });
+    all.skip(part).step_by(3)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_gateway_repeats_no_recorded_step() {
     let authority = Authority::start().unwrap();
-    let points = |part: usize| {
-        let all = (1..=CALLS).flat_map(|call| {
-            let after = |micros: Option<u64>| micros.map(Duration::from_micros);
-            AFTER.map(|it| KillPoint { call, after: after(it) })
-        });
-        all.skip(part).step_by(3)
+    let kill = async |name: &str, part| {
+        kill_at_each(World::start(name, &authority).await, points(part)).await;
     };
-    tokio::join!(
-        kill_at_each("one", &authority, points(0)),
-        kill_at_each("two", &authority, points(1)),
-        kill_at_each("three", &authority, points(2)),
-    );
+    tokio::join!(kill("one", 0), kill("two", 1), kill("three", 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replica_repeats_no_recorded_step() {
+    if skipped() {
+        return;
+    }
+    let authority = Authority::start().unwrap();
+    let redis = Redis::start(&[]).await.unwrap();
+    let kill = async |name: &str, part| {
+        let world = World::start_replicas(name, &authority, redis.port).await;
+        kill_at_each(world, points(part)).await;
+    };
+    tokio::join!(kill("replicas-1", 0), kill("replicas-2", 1), kill("replicas-3", 2));
 }
