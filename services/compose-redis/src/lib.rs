@@ -10,5 +10,5 @@ mod steps;
 mod store;
 mod writer;
 
-pub use self::health::StoreHealth;
+pub use self::health::StoreState;
 pub use self::store::{RedisWorkflowStore, Settings, StartError};

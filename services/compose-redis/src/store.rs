@@ -9,14 +9,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::sync::{Notify, Semaphore};
 use vmcp_compose::{Lease, RunId, RunOwner, StoreError, StoreLimits};
 use vmcp_core::Clock;
-use vmcp_redis::{Error, Idempotency, Redis, Script};
+use vmcp_redis::{Error, Idempotency, Redis};
 use vmcp_seal::KeyRing;
 
 use crate::arguments::Arguments;
-use crate::health::{Health, StoreHealth};
+use crate::health::{Health, StoreState};
 use crate::held::HeldRun;
 use crate::reply::Reply;
-use crate::scripts::Scripts;
+use crate::scripts::{Scripts, StepScript};
 use crate::sealed::RunSeal;
 
 /// Maximum number of leases that are given back at a time. Further ones end by themselves.
@@ -113,9 +113,9 @@ impl RedisWorkflowStore {
             prefix: format!("{key_prefix}{{workflows}}:"),
             limits,
             ring,
+            health: Health::new(clock.clone()),
             clock,
             scripts: Scripts::new(),
-            health: Health::default(),
             held: Mutex::default(),
             changed: Notify::new(),
             releases: Arc::new(Semaphore::new(MAX_RELEASES)),
@@ -124,15 +124,15 @@ impl RedisWorkflowStore {
         Ok(Arc::new(store))
     }
 
-    /// Returns the health of the store, as its last step found it.
+    /// Returns the state of the store, as its last steps found it.
     #[must_use]
-    pub fn health(&self) -> StoreHealth {
-        self.0.health.current()
+    pub fn state(&self) -> StoreState {
+        self.0.health.state()
     }
 
     async fn probe(&self) -> Result<(), StartError> {
         let Inner { redis, prefix, scripts, .. } = &*self.0;
-        let (script, arguments) = (&scripts.probe, self.arguments());
+        let (script, arguments) = (&scripts.probe.script, self.arguments());
         let reply = match redis.run(script, prefix, &arguments, Idempotency::Idempotent).await {
             Err(Error::CommandFailed { code, .. }) if &*code == "ERR" => {
                 return Err(StartError::Unsupported);
@@ -160,16 +160,16 @@ impl RedisWorkflowStore {
     /// Runs the script of a step. Each may run twice: the holder and the version tell a step that was taken from another one.
     pub(crate) async fn step(
         &self,
-        script: &Script,
+        script: &StepScript,
         arguments: &Arguments,
     ) -> Result<Reply, StoreError> {
         let Inner { redis, prefix, health, .. } = &*self.0;
-        match redis.run(script, prefix, arguments, Idempotency::Idempotent).await {
+        match redis.run(&script.script, prefix, arguments, Idempotency::Idempotent).await {
             Ok(reply) => {
-                health.record_success();
+                health.record_success(script);
                 Reply::new(reply)
             }
-            Err(error) => Err(health.record_error(error)),
+            Err(error) => Err(health.record_error(script, &error)),
         }
     }
 

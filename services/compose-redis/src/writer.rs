@@ -23,11 +23,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use vmcp_compose::StoreError;
-use vmcp_redis::Script;
 
 use crate::arguments::Arguments;
 use crate::held::{HeldRecord, HeldRun, QueuedWrite, needed_round};
 use crate::reply::{Reply, StepOutcome};
+use crate::scripts::StepScript;
 use crate::store::RedisWorkflowStore;
 
 /// Time for which a write is repeated while Redis is unavailable. Steps that run meanwhile go on.
@@ -197,7 +197,7 @@ impl RedisWorkflowStore {
     /// Repeats a step while Redis is unavailable and a caller waits.
     async fn repeat(
         &self,
-        script: &Script,
+        script: &StepScript,
         arguments: &Arguments,
         batch: &Batch,
     ) -> Result<Reply, StoreError> {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use vmcp_compose::{
     DefinitionHash, RunId, RunRecord, StoreError, StoreLimits, Timestamp, WorkflowStore,
 };
-use vmcp_compose_redis::{RedisWorkflowStore, Settings, StartError, StoreHealth};
+use vmcp_compose_redis::{RedisWorkflowStore, Settings, StartError};
 use vmcp_core::Clock;
-use vmcp_redis::{Credentials, Error, Redis as Client, Timeouts};
+use vmcp_redis::{Credentials, Redis as Client, Timeouts};
 use vmcp_test_support::LogCapture;
 use vmcp_tests::counterparts::{Redis, skipped};
 
@@ -89,15 +89,18 @@ async fn full_redis_takes_ends_but_no_starts() {
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
     let error = store.create(record("b"), Vec::new()).await.unwrap_err();
     assert_eq!(error, StoreError::Unavailable);
-    let StoreHealth::Unavailable(error) = store.health() else { panic!("it is full") };
-    assert!(error.to_string().contains("OOM"), "{error}");
+    let log = LogCapture::current_thread();
     assert_eq!(store.counts().await.unwrap(), before);
     store.renew(&lease).await.unwrap();
+    // The store is still full.
+    let state = store.state();
+    assert!(!state.is_connected && state.last_error.unwrap().contains("OOM"));
+    assert_eq!(log.text(), "");
     store.cancel(&owner(), &RunId::new("a")).await.unwrap();
     assert_eq!(store.counts().await.unwrap().active, 0);
-    assert_eq!(store.health(), StoreHealth::Available);
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
     store.create(record("b"), Vec::new()).await.unwrap();
+    assert!(store.state().is_connected);
 }
 
 #[tokio::test]
@@ -115,12 +118,12 @@ async fn outage_is_logged_once_and_heals() {
         let error = store.create(record(name), Vec::new()).await.unwrap_err();
         assert_eq!(error, StoreError::Unavailable);
     }
-    let health = store.health();
-    assert!(matches!(health, StoreHealth::Unavailable(Error::Connect { .. })), "{health:?}");
+    let state = store.state();
+    assert!(!state.is_connected && state.last_error.unwrap().contains("failed to connect"));
     server.run().await.unwrap();
     // The server's scripts are lost too.
     store.create(record("a"), Vec::new()).await.unwrap();
-    assert_eq!(store.health(), StoreHealth::Available);
+    assert!(store.state().is_connected);
     for line in ["workflow store unavailable", "workflow store available"] {
         assert_eq!(log.text().matches(line).count(), 1, "{}", log.text());
     }
