@@ -40,7 +40,7 @@ use crate::capabilities::{TASKS, declares};
 use crate::catalog::{Composite, Kind};
 use crate::event_stream::event_stream;
 use crate::response;
-use crate::session::Session;
+use crate::session::{PendingMarks, Session};
 use crate::snapshot::BackendCatalog;
 use crate::stream::{Opening, Stream};
 use crate::workflow_runs::{WorkflowContext, run_owner};
@@ -55,6 +55,8 @@ struct CompositeCall {
     name: Arc<str>,
     /// Arguments of the composite tool as JSON, for the policies.
     arguments: Option<Bytes>,
+    /// Marks of the results of steps, which the client does not see.
+    marks: Arc<PendingMarks>,
 }
 
 /// Beginning or continuation of a run.
@@ -86,6 +88,7 @@ pub(crate) async fn call(
         catalog,
         name: name.into(),
         arguments: call.message.param(Key::Arguments).map(|it| call.message.bytes.slice_ref(it)),
+        marks: Arc::default(),
     };
     Some(composite.answer().await)
 }
@@ -165,7 +168,8 @@ impl CompositeCall {
             tokio::select! {
                 // Boxed: the run is larger than the rest of the future, which moves to its task.
                 answer = Box::pin(self.run(action, &stream)) => {
-                    if !stream.finish(self.message(answer), None) {
+                    let finish = |message| stream.finish(message, None);
+                    if !self.marks.finish(&stream, self.message(answer), finish) {
                         self.give_up(&stream, &BackendError::RESPONSE_OVER_BUFFER);
                     }
                 }

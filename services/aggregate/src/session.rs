@@ -25,7 +25,7 @@ use vmcp_session::StorageError;
 use vmcp_timeout::PauseGuard;
 
 pub(crate) use self::active_call::{ActiveCall, ActiveCallGuard};
-pub(crate) use self::backend_session_slot::{BackendSessionSlot, SlotLease};
+pub(crate) use self::backend_session_slot::{BackendSessionSlot, PendingMarks, SlotLease};
 use self::cancellation::{Cancellation, REPLICA_LEFT, SESSION_ENDED};
 pub(crate) use self::gateway_request::{GatewayRequest, GatewayRequestError};
 pub(crate) use self::server_requests::PendingServerRequest;

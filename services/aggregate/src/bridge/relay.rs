@@ -14,7 +14,7 @@ use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify_or_log;
 use crate::capabilities::required_capability;
 use crate::notify::notification_filter::NotificationFilter;
-use crate::session::{BackendSessionSlot, PendingServerRequest, Session};
+use crate::session::{BackendSessionSlot, PendingMarks, PendingServerRequest, Session};
 use crate::stream::{MessageClass, Stream};
 
 /// Relay from one backend session to one stream of a client session.
@@ -54,9 +54,12 @@ impl Relay {
                 let ours = id.map(|id| id.of(&message)) == self.expected.as_deref();
                 if self.expected.is_some() && (ours || id.is_none()) {
                     let message = if ours { message } else { self.assign_id(&message) };
-                    let is_marked = self.sees_result && self.slot.needs_mark();
-                    let message = if is_marked { self.slot.mark(message) } else { message };
-                    let kept = self.stream.finish(message, count);
+                    let finish = |message| self.stream.finish(message, count);
+                    let kept = if self.sees_result && self.slot.needs_mark() {
+                        PendingMarks::of(&self.slot).finish(&self.stream, message, finish)
+                    } else {
+                        finish(message)
+                    };
                     return if kept { RelayOutcome::Responded } else { RelayOutcome::OverBudget };
                 }
                 tracing::debug!(

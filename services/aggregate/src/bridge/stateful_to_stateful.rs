@@ -25,7 +25,7 @@ use crate::backend::rpc::status;
 use crate::call::{Call, CallTarget, Origin};
 use crate::capabilities::for_session;
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
-use crate::session::{ActiveCallGuard, BackendSessionSlot, Session};
+use crate::session::{ActiveCallGuard, BackendSessionSlot, PendingMarks, Session};
 use crate::stream::Stream;
 
 /// Maximum number of times one response is resumed after the backend ended its stream.
@@ -198,7 +198,14 @@ impl StatefulCall {
             AdaptedResponse::Whole(message) => {
                 let expected =
                     ExpectedResponse { buffered_results: BufferedResults::None, ..expected };
-                response::whole(status, self.slot().mark(message), &expected)?
+                let (message, attach_marks) = PendingMarks::of(self.slot()).apply(message);
+                match response::whole(status, message, &expected)? {
+                    AdaptedResponse::Ready(response) => {
+                        let response = self.call.attach_reservations(response);
+                        AdaptedResponse::Ready(attach_marks(response))
+                    }
+                    adapted => adapted,
+                }
             }
             adapted => adapted,
         };

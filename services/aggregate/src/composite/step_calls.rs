@@ -92,9 +92,18 @@ impl StepCalls {
         admitted.map_err(rejected)?;
         let forwarded =
             Box::pin(self.composite.bridge.forward(Arc::clone(&step), "tools/call")).await;
+        self.keep_mark(&step);
         let response = forwarded.map_err(rejected)?;
         let message = read_response(&step, response, &self.stream).await?;
         to_outcome(&step, &message)
+    }
+
+    /// Leaves the mark of a new backend session to the result of the composite tool.
+    fn keep_mark(&self, step: &Call) {
+        let at_backend = step.active.get().and_then(|active| active.backend_cancellation());
+        if let Some(cancellation) = at_backend.filter(|it| it.slot.open().is_some()) {
+            self.composite.marks.add(&cancellation.slot);
+        }
     }
 
     /// Builds the request of a step.

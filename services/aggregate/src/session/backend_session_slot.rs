@@ -1,9 +1,10 @@
 //! Session of one client at one stateful backend, opened on first use.
 
+mod mark;
 mod shared_entry;
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use http_body_util::Full;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use vmcp_core::{BoxError, RequestContext};
-use vmcp_wire::{Envelope, Outcome, Splice, find_span, scan};
 
+pub(crate) use self::mark::PendingMarks;
 use self::shared_entry::SharedEntry;
 pub(crate) use self::shared_entry::entry_of;
 use super::leases::{Lease, Leases};
@@ -33,11 +34,6 @@ const CANCELLATION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Closure that returns the log level of the client, as JSON; the level may change at any time.
 pub(crate) type LevelSource<'a> = &'a (dyn Fn() -> Option<Box<[u8]>> + Sync);
-
-/// Member of a result's `_meta` that marks a new session at the backend.
-const NEW_SESSION: &str = "vmcp.dev/backendSession";
-const NEW_SESSION_VALUE: &[u8] = br#""new""#;
-const NEW_SESSION_META: &[u8] = br#"{"vmcp.dev/backendSession":"new"}"#;
 
 /// Maximum number of resources that one session can subscribe to at one backend.
 const MAX_SUBSCRIPTIONS: usize = 1024;
@@ -96,38 +92,6 @@ impl BackendSessionSlot {
     pub(crate) fn shared(mut self, session: &Arc<SharedSession>) -> Self {
         self.shared_entry = Some(SharedEntry::new(session));
         self
-    }
-
-    /// Marks the first result of the backend session as that of a new one.
-    pub(crate) fn with_mark(self) -> Self {
-        self.require_mark();
-        self
-    }
-
-    fn require_mark(&self) {
-        self.needs_mark.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns `true` if the next result has to be marked.
-    pub(crate) fn needs_mark(&self) -> bool {
-        self.needs_mark.load(Ordering::Relaxed)
-    }
-
-    /// Returns a response whose result, if it has one and none was marked before, tells the client that the state of its
-    /// earlier calls at the backend is lost.
-    pub(crate) fn mark(&self, message: Bytes) -> Bytes {
-        let Ok(Envelope::Response { outcome: Outcome::Result(result), .. }) = scan(&message) else {
-            return message;
-        };
-        if !self.needs_mark.swap(false, Ordering::Relaxed) {
-            return message;
-        }
-        let mut splice = Splice::new(&message);
-        match find_span(&message, result, "_meta") {
-            Some(meta) => splice.set_member(meta, NEW_SESSION, NEW_SESSION_VALUE),
-            None => splice.set_member(result, "_meta", NEW_SESSION_META),
-        };
-        splice.finish()
     }
 
     /// Returns a lease for a call.

@@ -35,7 +35,7 @@ struct Scene {
 }
 
 /// Returns settings with these composite tools.
-fn settings(backends: Vec<BackendSettings>, definitions: &Value) -> Settings {
+pub(crate) fn settings(backends: Vec<BackendSettings>, definitions: &Value) -> Settings {
     let compile = |definition: &Value| {
         let definition = serde_json::from_value(definition.clone()).unwrap();
         Workflow::compile(&definition, "compositeTools[0]").unwrap()

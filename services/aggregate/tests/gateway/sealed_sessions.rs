@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method, Request};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{Limits, PartialFailure};
 use vmcp_core::{Clock, Generation, Identity};
 use vmcp_seal::{KeyRing, SealKey};
 
-use crate::fake::{Client, FakeBackend, Sessions, begin_replica, gateway, settings};
+use crate::composites;
+use crate::fake::{
+    Behavior, Client, FakeBackend, Sessions, begin_replica, gateway, heard, settings,
+};
 use crate::script::{ScriptedBackend, ScriptedClient, Wire};
 
 const MARK: &str = "vmcp.dev/backendSession";
@@ -207,4 +210,110 @@ async fn streamed_results_are_marked() {
         assert_eq!(said.contains(r#""vmcp.dev/backendSession":"new""#), mark, "{said}");
         assert!(said.contains(r#""x":1"#), "{said}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn abandoned_result_leaves_its_mark() {
+    let backend = backend(Generation::Stateful);
+    let (first, second) = (replica(&backend, 7).await, replica(&backend, 7).await);
+    let moved = open(&first, "ann").await.on(&second);
+    *backend.behavior.lock().unwrap() = Behavior::Delayed(Duration::from_secs(1));
+    let abandoned = timeout(Duration::from_millis(500), call(&moved)).await;
+    assert!(abandoned.is_err());
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(backend.times("tools/call", "ann"), 1, "the call went on");
+    *backend.behavior.lock().unwrap() = Behavior::Normal;
+    let (response, _) = moved.send("tools/call", json!({"name": "be_t"})).await;
+    drop(response);
+    assert_eq!(call(&moved).await, (200, json!("new")));
+    assert_eq!(call(&moved).await, (200, Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn abandoned_stream_leaves_its_mark() {
+    let (backend, mut calls) = ScriptedBackend::new("be", Wire::Stateful);
+    let replica = async || {
+        let settings = settings(vec![backend.settings(None)], PartialFailure::BestEffort, None);
+        begin_replica(settings, Limits::default(), ring(7)).await
+    };
+    let (first, second) = (replica().await, replica().await);
+    let moved = ScriptedClient::new(&first, Generation::Stateful, "ann").await.on(&second);
+    for (is_away, mark) in [(true, true), (false, true), (false, false)] {
+        let response = moved.begin(1, "t");
+        let mut call = calls.recv().await.unwrap();
+        assert!(call.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                                 "params": {"progressToken": 1, "progress": 1}})));
+        sleep(Duration::from_millis(10)).await;
+        if is_away {
+            response.abort();
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(call.answer(&json!({"content": []})));
+        if let Ok(said) = response.await {
+            assert_eq!(said.contains(r#""vmcp.dev/backendSession":"new""#), mark, "{said}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn result_of_composite_tool_is_marked() {
+    let (backend, mut calls) = ScriptedBackend::new("be", Wire::Stateful);
+    let definitions = json!([{"name": "two", "steps": [{"id": "a", "tool": "be.t"},
+                                                       {"id": "b", "tool": "be.t"}]}]);
+    let replica = async || {
+        let settings = composites::settings(vec![backend.settings(None)], &definitions);
+        begin_replica(settings, Limits::default(), ring(7)).await
+    };
+    let (first, second) = (replica().await, replica().await);
+    let moved = ScriptedClient::new(&first, Generation::Stateful, "ann").await.on(&second);
+    let steps = tokio::spawn(async move {
+        while let Some(call) = calls.recv().await {
+            call.answer(&json!({"content": []}));
+        }
+    });
+    for (id, tool, mark) in [(1, "two", true), (2, "be_t", false), (3, "two", false)] {
+        let params = json!({"name": tool, "arguments": {}});
+        let response = moved.request(&json!(id), "tools/call", params).await;
+        let said = crate::script::text(response.into_body()).await;
+        assert!(said.contains(r#""result":"#), "{said}");
+        assert_eq!(said.contains(r#""vmcp.dev/backendSession":"new""#), mark, "{said}");
+    }
+    steps.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_during_request_is_final() {
+    let backend = backend(Generation::Stateful);
+    let limits = Limits { sessions: 1, ..Limits::default() };
+    for (is_deleted, expected) in [(true, 404), (false, 503)] {
+        let settings = settings(vec![backend.per_caller()], PartialFailure::BestEffort, None);
+        let gateway = begin_replica(settings, limits.clone(), ring(7)).await;
+        let client = open(&gateway, "ann").await;
+        // The call waits for the offer to its caller.
+        *backend.behavior.lock().unwrap() = Behavior::Delayed(Duration::from_millis(100));
+        let begun = {
+            let client = client.clone();
+            tokio::spawn(async move { call(&client).await.0 })
+        };
+        sleep(Duration::from_millis(50)).await;
+        if is_deleted {
+            assert_eq!(delete(&client).await, 204);
+        } else {
+            open(&gateway, "ann").await;
+        }
+        assert_eq!(begun.await.unwrap(), expected);
+        *backend.behavior.lock().unwrap() = Behavior::Normal;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_stream_of_restored_session_reports_lists() {
+    let backend = backend(Generation::Stateful);
+    let (first, second) = (replica(&backend, 7).await, replica(&backend, 7).await);
+    let client = open(&first, "ann").await;
+    let changes = |said: String| said.matches("list_changed").count();
+    assert_eq!(changes(heard(&mut client.stand().await).await), 0);
+    let moved = client.on(&second);
+    assert_eq!(changes(heard(&mut moved.stand().await).await), 3);
+    assert_eq!(changes(heard(&mut moved.stand().await).await), 0);
 }

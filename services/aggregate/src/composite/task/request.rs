@@ -90,6 +90,7 @@ pub(super) async fn visible(
         catalog,
         name: Arc::from(&*task.tool),
         arguments: None,
+        marks: Arc::default(),
     }))
 }
 
