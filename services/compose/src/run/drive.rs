@@ -12,6 +12,7 @@ use tower::Service;
 
 use super::engine::Engine;
 use super::failure::{StepFailure, store_error};
+use super::journal::poll_beside;
 use super::progress::Progress;
 use super::question::StepCompletion;
 use super::start::{Start, StepEnd};
@@ -66,7 +67,7 @@ where
             }
             if !progress.changes.is_empty() {
                 let commit = self.journal.commit(std::mem::take(&mut progress.changes));
-                self.poll_beside(commit, &mut running, &mut ended).await?;
+                poll_beside(commit, &mut running, &mut ended).await.map_err(store_error)?;
             }
             for (step, start) in starts {
                 match start {
@@ -103,28 +104,12 @@ where
                 }
                 () = renewal.as_mut() => {
                     renewal.as_mut().reset(Instant::now() + self.journal.renewal_interval());
-                    self.poll_beside(self.journal.renew(), running, ended).await?;
+                    let renewed = poll_beside(self.journal.renew(), running, ended).await;
+                    renewed.map_err(store_error)?;
                     if !ended.is_empty() {
                         return Ok(());
                     }
                 }
-            }
-        }
-    }
-
-    /// Waits for a write while the running steps go on.
-    async fn poll_beside(
-        &self,
-        write: impl Future<Output = Result<(), crate::StoreError>>,
-        running: &mut RunningSteps<'_>,
-        ended: &mut Vec<StepEnd>,
-    ) -> Result<(), RunError> {
-        tokio::pin!(write);
-        loop {
-            tokio::select! {
-                biased;
-                result = &mut write => return result.map_err(store_error),
-                Some(step) = running.next() => ended.push(step),
             }
         }
     }

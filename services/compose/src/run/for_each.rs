@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -14,6 +15,7 @@ use super::call::CallSite;
 use super::content;
 use super::engine::Engine;
 use super::failure::StepFailure;
+use super::journal::poll_beside;
 use super::progress::Results;
 use super::scope::LoopItem;
 use crate::limits::{MAX_LOOP_OUTPUT_BYTES, json_bytes, shorten};
@@ -37,7 +39,7 @@ pub(super) struct ForEach<'a> {
     pub(super) deadline: Instant,
 }
 
-type IterationFuture<'a> = BoxFuture<'a, Result<(usize, Instant, IterationResult), StepFailure>>;
+type IterationFuture<'a> = BoxFuture<'a, Result<(usize, Duration, IterationResult), StepFailure>>;
 
 /// Results of the iterations so far.
 struct Iterations {
@@ -96,6 +98,7 @@ where
         let mut iterations = self.restore(step, &of, &recorded)?;
         let (mut running, mut changes) =
             (FuturesUnordered::<IterationFuture<'_>>::new(), Vec::new());
+        let mut ended = Vec::new();
         loop {
             let starts = iterations.starts(of.plan.max_parallel - running.len());
             if starts.is_empty() && running.is_empty() {
@@ -105,27 +108,32 @@ where
             let start = |&iteration: &usize| Change::IterationStarted { step: of.step, iteration };
             changes.extend(starts.iter().map(start));
             if !changes.is_empty() {
-                self.journal.commit(std::mem::take(&mut changes)).await?;
+                let commit = self.journal.commit(std::mem::take(&mut changes));
+                poll_beside(commit, &mut running, &mut ended).await?;
             }
             for iteration in starts {
                 let attempts = recorded.get(&iteration).map_or(0, |record| record.attempts);
                 running.push(Box::pin(self.iterate(&of, iteration, attempts)));
             }
-            let mut next = running.next().await;
-            while let Some(ended) = next {
-                let (iteration, started, result) = ended?;
+            if ended.is_empty() {
+                ended.extend(running.next().await);
+            }
+            while let Some(Some(end)) = running.next().now_or_never() {
+                ended.push(end);
+            }
+            for end in ended.drain(..) {
+                let (iteration, duration, result) = end?;
                 self.observe(&RunEvent::IterationFinished {
                     step: &step.id,
                     iteration,
                     succeeded: matches!(result, IterationResult::Completed(_)),
-                    duration: started.elapsed(),
+                    duration,
                 });
                 let (step, copy) = (of.step, result.clone());
                 changes.push(Change::IterationFinished { step, iteration, result: copy });
                 iterations
                     .add(iteration, result)
                     .map_err(|message| StepFailure::step(&self.plan.steps[step].id, message))?;
-                next = running.next().now_or_never().flatten();
             }
         }
         drop(running);
@@ -165,7 +173,7 @@ where
         of: &ForEach<'_>,
         iteration: usize,
         attempts: u32,
-    ) -> Result<(usize, Instant, IterationResult), StepFailure> {
+    ) -> Result<(usize, Duration, IterationResult), StepFailure> {
         let started = Instant::now();
         let step = &self.plan.steps[of.step];
         let item =
@@ -187,10 +195,12 @@ where
                 .map_err(|message| StepFailure::step(&step.id, message))
         });
         match ended {
-            Ok(result) => Ok((iteration, started, IterationResult::Completed(result.output))),
+            Ok(result) => {
+                Ok((iteration, started.elapsed(), IterationResult::Completed(result.output)))
+            }
             Err(StepFailure::Step(error)) if step.continues => {
                 let message = Arc::from(error.to_string());
-                Ok((iteration, started, IterationResult::Failed(message)))
+                Ok((iteration, started.elapsed(), IterationResult::Failed(message)))
             }
             Err(StepFailure::Step(error)) => {
                 let message = format!("iteration {iteration}: {error}");

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
 use crate::{Change, Lease, StoreError, WorkflowStore};
 
 /// Lease of a run. Gives it back when it is dropped before the run ended.
@@ -42,6 +45,22 @@ impl<'a> Journal<'a> {
         self.store.commit(&self.lease, changes).await?;
         self.is_over = true;
         Ok(())
+    }
+}
+
+/// Waits for a write while running calls go on. Adds the results of those that end.
+pub(super) async fn poll_beside<F: Future>(
+    write: impl Future<Output = Result<(), StoreError>>,
+    running: &mut FuturesUnordered<F>,
+    ended: &mut Vec<F::Output>,
+) -> Result<(), StoreError> {
+    tokio::pin!(write);
+    loop {
+        tokio::select! {
+            biased;
+            result = &mut write => return result,
+            Some(end) = running.next() => ended.push(end),
+        }
     }
 }
 

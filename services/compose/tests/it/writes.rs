@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::json;
+use tokio::time::sleep;
 use vmcp_compose::{
-    Answer, Change, Lease, MemoryWorkflowStore, ReachedLimit, RunErrorKind, RunId, RunOwner,
-    RunRecord, RunStatus, RunSummary, StoreCounts, StoreError, StoreFuture, StoreLimits,
-    WorkflowStore,
+    Answer, Change, Lease, MemoryWorkflowStore, ReachedLimit, RunErrorKind, RunEvent, RunId,
+    RunOwner, RunRecord, RunStatus, RunSummary, StoreCounts, StoreError, StoreFuture, StoreLimits,
+    ToolInfo, WorkflowStore,
 };
 
 use crate::support::{TestEnv, error, output, workflow};
@@ -20,6 +21,8 @@ struct RecordingStore {
     writes: Arc<Mutex<Vec<String>>>,
     /// Number of the write that fails, and its error.
     fails: Option<(usize, StoreError)>,
+    /// Time that a commit takes.
+    delay: Duration,
 }
 
 fn describe(change: &Change) -> String {
@@ -63,7 +66,11 @@ impl WorkflowStore for RecordingStore {
         writes.push(list.join(", "));
         match self.fails {
             Some((failing, error)) if failing == number => async move { Err(error) }.boxed(),
-            _ => self.store.commit(lease, changes),
+            _ => async move {
+                sleep(self.delay).await;
+                self.store.commit(lease, changes).await
+            }
+            .boxed(),
         }
     }
 
@@ -112,7 +119,8 @@ fn recording(
 ) -> (TestEnv, Arc<Mutex<Vec<String>>>) {
     let writes = Arc::<Mutex<Vec<String>>>::default();
     let store = MemoryWorkflowStore::new(StoreLimits::default(), world.clock.clone());
-    let store = Arc::new(RecordingStore { store, writes: writes.clone(), fails });
+    let delay = Duration::ZERO;
+    let store = Arc::new(RecordingStore { store, writes: writes.clone(), fails, delay });
     (TestEnv { store, ..world }, writes)
 }
 
@@ -204,4 +212,35 @@ async fn lease_is_renewed_during_long_calls() {
     output(world.run(&workflow, json!({})).await);
     let expected = ["start 0", "renew", "renew", "renew", "end 0, Completed"];
     assert_eq!(*writes.lock().unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn iterations_go_on_during_writes() {
+    let schema = json!({"properties": {"ms": {"type": "integer"}}});
+    let info = ToolInfo { input_schema: Some(Arc::new(schema)), ..ToolInfo::default() };
+    let mut world = TestEnv::new().knows("w.sleep", info);
+    let store = MemoryWorkflowStore::new(StoreLimits::default(), world.clock.clone());
+    let (writes, delay) = (Arc::default(), Duration::from_millis(100));
+    world.store = Arc::new(RecordingStore { store, writes, fails: None, delay });
+    let durations = Arc::<Mutex<Vec<_>>>::default();
+    let mut context = world.context();
+    context.observer = Arc::new({
+        let durations = Arc::clone(&durations);
+        move |event: &RunEvent<'_>| {
+            if let RunEvent::IterationFinished { duration, .. } = event {
+                durations.lock().unwrap().push(duration.as_millis());
+            }
+        }
+    });
+    let workflow = workflow(json!([{"id": "a", "type": "forEach", "collection": "[50, 120, 50]",
+        "maxParallel": 2, "step": {"tool": "w.sleep", "arguments": {"ms": "{{.forEach.item}}"}}}]));
+    let request = vmcp_compose::RunRequest {
+        id: world.id.clone(),
+        owner: RunOwner::new("alice"),
+        arguments: serde_json::Map::new(),
+        keeps_result: false,
+    };
+    output(vmcp_compose::run(&workflow, request, &context).await);
+    // The second one ends while the end of the first one is written.
+    assert_eq!(*durations.lock().unwrap(), [50, 120, 50]);
 }
