@@ -132,6 +132,8 @@ impl Error {
             (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => {
                 Self::InvalidCredentials { node }
             }
+            // Redis reads no command with many arguments before it knows the user.
+            (_, Some("ERR")) if is_unauthenticated(error) => Self::InvalidCredentials { node },
             (ErrorKind::Server(ServerErrorKind::NoPerm), _) => {
                 Self::PermissionDenied { node, reason: error.detail().unwrap_or_default().into() }
             }
@@ -143,4 +145,8 @@ impl Error {
             _ => Self::UnexpectedResponse { node },
         }
     }
+}
+
+fn is_unauthenticated(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.starts_with("Protocol error: unauthenticated"))
 }

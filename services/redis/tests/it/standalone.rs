@@ -50,3 +50,13 @@ async fn commands_that_were_not_executed_are_retried() {
         assert_eq!(server.connections(), 2, "{error}");
     }
 }
+
+#[tokio::test]
+async fn rejected_long_command_means_missing_password() {
+    // The answer of Redis to more than ten arguments before AUTH.
+    let answer = "-ERR Protocol error: unauthenticated multibulk length\r\n";
+    let server = FakeServer::start(|_| Reply::Text(answer.into())).await;
+    let redis = Redis::connect_lazy(settings(Address::Standalone(server.node())));
+    let rejected = increment(&redis, "key").await;
+    assert_eq!(rejected, Err(Error::InvalidCredentials { node: server.node() }));
+}
