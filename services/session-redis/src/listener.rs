@@ -87,7 +87,7 @@ impl Inner {
         loop {
             let arguments = self.arguments().text(from.to_string()).number(PAGE);
             let script = &self.scripts.ended_since;
-            let mut reply = self.run_script(script, arguments, Effect::Read).await?;
+            let mut reply = self.run_script(script, arguments, Effect::Any).await?;
             let time: u64 = reply.get()?.unwrap_or_default();
             let tombstones = reply.pairs()?.unwrap_or_default();
             for (tombstone, score) in &tombstones {
@@ -111,7 +111,7 @@ impl Inner {
         for batch in self.replica.own_tombstones().chunks(BATCH) {
             let arguments = batch.iter().flat_map(Tombstone::arguments);
             let arguments = arguments.fold(self.arguments(), Arguments::text);
-            self.run_script(&self.scripts.end_again, arguments, Effect::Write).await?;
+            self.run_script(&self.scripts.end_again, arguments, Effect::Any).await?;
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Inner {
         for batch in self.replica.held_streams().chunks(BATCH) {
             let arguments = batch.iter().fold(self.arguments(), |all, id| all.text(id.to_string()));
             let script = &self.scripts.held_streams;
-            let mut reply = self.run_script(script, arguments, Effect::Read).await?;
+            let mut reply = self.run_script(script, arguments, Effect::Any).await?;
             let moved: Vec<String> = reply.get()?.unwrap_or_default();
             let moved: Vec<_> =
                 moved.iter().filter_map(|id| SessionId::parse(id.as_bytes())).collect();

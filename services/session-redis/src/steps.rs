@@ -45,7 +45,7 @@ impl Inner {
         self.known_end(session)?;
         let arguments = self.arguments().session(session).text(backend);
         let script = &self.scripts.backend_session;
-        let mut reply = self.run_script(script, arguments, Effect::Read).await?;
+        let mut reply = self.run_script(script, arguments, Effect::Any).await?;
         let stored: Option<Vec<u8>> = reply.get()?;
         let values = self.values(session);
         let entry = stored.map(|stored| values.open_entry(backend, &stored)).transpose()?;
@@ -122,7 +122,7 @@ impl Inner {
         session: &SessionKey,
     ) -> Result<Vec<(Box<str>, BackendEntry)>, StorageError> {
         let arguments = self.arguments().session(session);
-        let mut reply = self.run_script(&self.scripts.end, arguments, Effect::Write).await?;
+        let mut reply = self.run_script(&self.scripts.end, arguments, Effect::Any).await?;
         let fields = reply.pairs()?.unwrap_or_default();
         let tombstone: Option<String> = reply.get()?;
         // Without a tombstone of this step, there was one before.
@@ -139,7 +139,9 @@ impl Inner {
         session: &SessionKey,
     ) -> Result<Option<SessionRecord>, StorageError> {
         self.replica.leave(session.id);
-        let mut reply = self.step(&self.scripts.leave, session, |arguments| arguments).await?;
+        self.known_end(session)?;
+        let arguments = self.arguments().session(session);
+        let mut reply = self.run_script(&self.scripts.leave, arguments, Effect::Any).await?;
         let Some(fields) = reply.pairs()? else { return Ok(None) };
         Ok(Some(self.values(session).open_record(&fields)?.record))
     }
@@ -160,7 +162,7 @@ impl Inner {
             return Err(StorageError::Unavailable);
         }
         let arguments = self.arguments().session(session);
-        let check = self.run_script(&self.scripts.check, arguments, Effect::Read);
+        let check = self.run_script(&self.scripts.check, arguments, Effect::Any);
         let reply = timeout(CHECK_TIMEOUT, check).await;
         reply.map_err(|_| StorageError::Unavailable)?.map(|_| ())
     }

@@ -45,7 +45,9 @@ pub(crate) struct Inner {
 /// Effect of a script, which decides what its success proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    Read,
+    /// Reads, or begins with a removal: a full server runs it.
+    Any,
+    /// Begins with a write that adds data.
     Write,
 }
 

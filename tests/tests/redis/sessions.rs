@@ -1,4 +1,11 @@
 //! Sessions of clients in Redis.
 
 mod contract;
+mod failover;
+mod failures;
 mod fixtures;
+mod proxy;
+mod settings;
+mod tombstones;
+mod trips;
+mod unreadable;

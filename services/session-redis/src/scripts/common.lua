@@ -4,6 +4,9 @@ local ttl, window, lifetime = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARG
 local A = { unpack(ARGV, 5) }
 local call, FORMAT = redis.call, '1'
 
+-- Largest integer that scores and Lua represent exactly.
+local MAX_SCORE = '9007199254740991'
+
 local function text(number)
   return string.format('%.0f', number)
 end

@@ -1,2 +1,3 @@
 -- Returns the time, and a page of the tombstones with a higher score than the given one.
-return { 'ok', text(now()), call('ZRANGEBYSCORE', P .. 'ended', '(' .. A[1], '+inf', 'WITHSCORES', 'LIMIT', 0, A[2]) }
+local page = call('ZRANGEBYSCORE', P .. 'ended', '(' .. A[1], MAX_SCORE, 'WITHSCORES', 'LIMIT', 0, A[2])
+return { 'ok', text(now()), page }

@@ -5,7 +5,7 @@ local commands = {
   { 'HSET', hash, 'x', 1 }, { 'PEXPIRE', hash, 1000 }, { 'HMGET', hash, 'x' }, { 'HGETALL', hash },
   { 'HEXISTS', hash, 'x' }, { 'HSTRLEN', hash, 'x' }, { 'HINCRBY', hash, 'x', 1 }, { 'HDEL', hash, 'y' },
   { 'ZADD', set, 1, 'x' }, { 'PEXPIRE', set, 1000 }, { 'ZSCORE', set, 'x' }, { 'ZMSCORE', set, 'x' },
-  { 'ZRANGE', set, 0, -1 }, { 'ZREVRANGE', set, 0, 0 }, { 'ZRANGEBYSCORE', set, 0, 1 },
+  { 'ZRANGE', set, 0, -1 }, { 'ZREVRANGEBYSCORE', set, 1, 0 }, { 'ZRANGEBYSCORE', set, 0, 1 },
   { 'ZREM', set, 'y' }, { 'ZREMRANGEBYSCORE', set, 2, 3 }, { 'ZPOPMIN', set },
   { 'PUBLISH', P .. 'probe', '' }, { 'DEL', hash, set },
 }

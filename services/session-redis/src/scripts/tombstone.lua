@@ -6,7 +6,7 @@ local MAX = 1000
 local function announce(member)
   local time = now()
   call('ZREMRANGEBYSCORE', P .. 'ended', '-inf', '(' .. text(time - lifetime * 1000000))
-  local last = call('ZREVRANGE', P .. 'ended', 0, 0, 'WITHSCORES')
+  local last = call('ZREVRANGEBYSCORE', P .. 'ended', MAX_SCORE, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
   local score = text(math.max(time, last[2] and tonumber(last[2]) + 1 or 0))
   call('ZADD', P .. 'ended', score, member)
   call('PEXPIRE', P .. 'ended', lifetime * 1000)
@@ -38,6 +38,7 @@ end
 local function end_one(id, owner, issued, anonymous)
   local graves = P .. 'owner:' .. owner
   local seconds = math.floor(now() / 1000000)
+  -- A removal comes first: then a full server accepts the tombstone too.
   call('ZREMRANGEBYSCORE', graves, '-inf', '(' .. text(seconds - lifetime))
   local count = call('ZCARD', graves) - (call('ZSCORE', graves, '*') and 1 or 0)
   if count >= MAX then

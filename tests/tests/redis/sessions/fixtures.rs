@@ -10,6 +10,7 @@ use vmcp_seal::{KeyRing, SealKey};
 use vmcp_session::contract::TestStorage;
 use vmcp_session::{OwnerDigest, SessionId, SessionKey, SessionStorage};
 use vmcp_session_redis::{RedisSessionStorage, Settings, StartError};
+use vmcp_tests::counterparts::Redis as Server;
 
 /// Time to live of sessions in the replicas.
 pub(crate) const TTL: Duration = Duration::from_millis(400);
@@ -69,4 +70,10 @@ pub(crate) async fn until(within: Duration, condition: impl Fn() -> bool) -> Dur
 /// Waits until a replica knows that a session has ended.
 pub(crate) async fn until_ended(storage: &dyn SessionStorage, session: &SessionKey) -> Duration {
     until(Duration::from_secs(20), || storage.has_ended(session)).await
+}
+
+/// Lets other data fill the memory of a server.
+pub(crate) async fn fill(server: &Server) {
+    server.cli(&["SETRANGE", "other", "4000000", "x"]).await.unwrap();
+    server.cli(&["CONFIG", "SET", "maxmemory", "1mb"]).await.unwrap();
 }
