@@ -1,0 +1,38 @@
+// Prints test vectors and type tables of the operator's test server, made by Kubernetes' own Go code.
+//
+//	cd tests/tools/kubernetes
+//	go run . schema > ../../../operator/schema/tests/it/vectors.json
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+var commands = map[string]func() any{
+	"schema": schemaVectors,
+}
+
+func main() {
+	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: kubernetes-vectors schema")
+		os.Exit(2)
+	}
+	encoder := json.NewEncoder(os.Stdout)
+	encoder.SetEscapeHTML(false)
+	check(encoder.Encode(commands[os.Args[1]]()))
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func parse(text string) map[string]any {
+	value := map[string]any{}
+	check(unmarshal([]byte(text), &value))
+	return value
+}

@@ -1,0 +1,106 @@
+package main
+
+// Schemas with objects that are judged by them.
+var schemaCases = []schemaCase{
+	{
+		schema: `{"type":"object","properties":{"spec":{"type":"object","required":["group","auth"],"properties":{
+			"group":{"type":"object","required":["name"],"properties":{"name":{"type":"string","minLength":1,"maxLength":5}}},
+			"auth":{"type":"string","enum":["anonymous","oidc"]},
+			"replicas":{"type":"integer","format":"int32","minimum":0,"maximum":10},
+			"ratio":{"type":"number","exclusiveMinimum":true,"minimum":0,"exclusiveMaximum":true,"maximum":1},
+			"timeout":{"type":"string","pattern":"^([0-9]+(\\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$","default":"30s"},
+			"enabled":{"type":"boolean","default":false},
+			"port":{"x-kubernetes-int-or-string":true},
+			"note":{"type":"string","nullable":true},
+			"when":{"type":"string","format":"date-time"},
+			"tags":{"type":"array","maxItems":3,"minItems":1,"x-kubernetes-list-type":"set","items":{"type":"string"}},
+			"hosts":{"type":"object","maxProperties":2,"minProperties":1,"additionalProperties":{"type":"string","maxLength":3}},
+			"list":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name","kind"],"items":{"type":"object","required":["name"],"properties":{
+				"name":{"type":"string"},"kind":{"type":"string","default":"A"},"count":{"type":"integer","default":1}}}},
+			"template":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"known":{"type":"object","properties":{"a":{"type":"string"}}}}}
+		}},"status":{"type":"object","properties":{"phase":{"type":"string","default":"Pending","enum":["Pending","Ready"]}}}}}`,
+		objects: []string{
+			`{"spec":{"group":{"name":"g"},"auth":"oidc"}}`,
+			`{"spec":{}}`, `{}`, `{"spec":null}`, `{"spec":[]}`, `{"spec":"x"}`, `{"spec":3}`,
+			`{"spec":{"group":{},"auth":"x"}}`,
+			`{"spec":{"group":{"name":""},"auth":"local"}}`,
+			`{"spec":{"group":{"name":"abcdef"},"auth":3}}`,
+			`{"spec":{"group":{"name":"äöüäö"},"auth":"oidc","replicas":-1}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","replicas":11}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","replicas":1.5}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","replicas":"2"}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","replicas":3000000000}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","ratio":0}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","ratio":1}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","ratio":1.25}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","ratio":0.5}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","ratio":true}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","timeout":"5"}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","timeout":"1m30s"}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","timeout":null,"enabled":null,"replicas":null,"note":null}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","enabled":"true"}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","port":80}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","port":"http"}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","port":true}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","when":"2026-11-23T20:00:00Z"}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","when":"yesterday"}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","tags":[]}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","tags":["a","b","a"]}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","tags":["a","b","c","d"]}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","tags":["a",3,null]}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","hosts":{}}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","hosts":{"a":"abcd"}}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","hosts":{"a":"b","c":"d","e":"f"}}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","hosts":{"a":1,"b.c/d":"abcd"}}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","list":[{"name":"a"},{"name":"a","kind":"B"}]}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","list":[{"name":"a"},{"name":"a","kind":"A"}]}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","list":[{"kind":"a"},{"name":"b","count":"x","extra":1}]}}`,
+			`{"spec":{"group":{"name":"g","more":1},"auth":"oidc","extra":{"deep":[1]},"list":[{"name":"a","x":1}]},"other":1}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc","template":{"x":{"y":[{"z":1}]},"known":{"a":"b","c":1}}}}`,
+			`{"apiVersion":"v1","kind":"K","metadata":{"name":"n"},"spec":{"group":{"name":"g"},"auth":"oidc"},"status":{}}`,
+			`{"spec":{"group":{"name":"g"},"auth":"oidc"},"status":{"phase":"Gone"}}`,
+		},
+		updates: [][2]string{
+			{`{"spec":{"group":{"name":"abcdef"},"auth":"oidc"}}`, `{"spec":{"group":{"name":"abcdef"},"auth":"anonymous"}}`},
+			{`{"spec":{"group":{"name":"abcdef"},"auth":"oidc"}}`, `{"spec":{"group":{"name":"abcdefg"},"auth":"oidc"}}`},
+			{`{"spec":{"group":{},"auth":"oidc"}}`, `{"spec":{"group":{},"auth":"anonymous"}}`},
+		},
+	},
+	{
+		schema: `{"type":"object","properties":{"spec":{"type":"object","properties":{
+			"type":{"type":"string"},"a":{"type":"object","properties":{"x":{"type":"integer"}}},"b":{"type":"object","properties":{"y":{"type":"integer","default":2}}},
+			"n":{"type":"integer","x-kubernetes-validations":[{"rule":"self > 0","message":"n must be positive"}]},
+			"name":{"type":"string","maxLength":20,"x-kubernetes-validations":[{"rule":"self == oldSelf","message":"name is immutable"}]},
+			"items":{"type":"array","maxItems":4,"items":{"type":"object","properties":{"claim":{"type":"string"},"matcher":{"type":"string"}},
+				"x-kubernetes-validations":[{"rule":"has(self.claim) != has(self.matcher)","message":"exactly one of claim and matcher"}]}},
+			"words":{"type":"object","maxProperties":3,"additionalProperties":{"type":"string","x-kubernetes-validations":[{"rule":"self.size() < 4"}]}}
+		},"x-kubernetes-validations":[
+			{"rule":"self.type != 'a' || has(self.a)","message":"a is required"},
+			{"rule":"self.type == 'b' ? has(self.b) : !has(self.b)","messageExpression":"'b and type ' + self.type + ' exclude each other'"},
+			{"rule":"self.type != 'c' || has(self.a)","message":"a is required for c","reason":"FieldValueRequired","fieldPath":".a"},
+			{"rule":"!has(self.words) || !('no' in self.words)","message":"no is forbidden","reason":"FieldValueForbidden"}
+		]}}}`,
+		objects: []string{
+			`{"spec":{"type":"a","a":{"x":1}}}`, `{"spec":{"type":"a"}}`, `{"spec":{"type":"b"}}`, `{"spec":{"type":"b","b":{}}}`,
+			`{"spec":{"type":"x","b":{"y":1}}}`, `{"spec":{"type":"c"}}`, `{"spec":{"type":"x","n":0}}`, `{"spec":{"type":"x","n":"0"}}`,
+			`{"spec":{"type":"x","items":[{"claim":"c"},{"claim":"c","matcher":"m"},{}]}}`,
+			`{"spec":{"type":"x","words":{"a":"long word","b":"ok"}}}`, `{"spec":{"type":"x","words":{"no":"ok"}}}`,
+		},
+		updates: [][2]string{
+			{`{"spec":{"type":"x","name":"one"}}`, `{"spec":{"type":"x","name":"two"}}`},
+			{`{"spec":{"type":"x","name":"one"}}`, `{"spec":{"type":"x","name":"one"}}`},
+			{`{"spec":{"type":"x"}}`, `{"spec":{"type":"x","name":"one"}}`},
+			{`{"spec":{"type":"x","n":0}}`, `{"spec":{"type":"y","n":0}}`},
+			{`{"spec":{"type":"x","n":0}}`, `{"spec":{"type":"y","n":-1}}`},
+		},
+	},
+	{
+		schema: `{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"integer"}},
+			"oneOf":[{"required":["a"]},{"required":["b"]}],"anyOf":[{"properties":{"c":{"minimum":3}}},{"properties":{"c":{"maximum":0}}}],
+			"not":{"properties":{"c":{"enum":[7]}},"required":["c"]},"allOf":[{"properties":{"a":{"maxLength":3}}}]}}}`,
+		objects: []string{
+			`{"spec":{"a":"x"}}`, `{"spec":{"a":"x","b":"y"}}`, `{"spec":{}}`, `{"spec":{"a":"x","c":2}}`, `{"spec":{"a":"x","c":7}}`,
+			`{"spec":{"a":"long","c":4}}`,
+		},
+	},
+}
