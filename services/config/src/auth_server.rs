@@ -9,9 +9,7 @@ mod user_info;
 
 pub use self::{
     secret::{SecretFile, SecretLocation, SecretRef},
-    storage::{
-        Redis, RedisAcl, RedisAddress, RedisTls, Sentinel, SentinelNodes, SentinelService, Storage,
-    },
+    storage::{Redis, RedisAcl, Storage},
     upstream::{
         Client, Dcr, DcrEndpoint, Oauth2Upstream, OidcUpstream, TokenResponseMapping, Upstream,
         UpstreamKind,

@@ -10,7 +10,7 @@ use crate::{
     ConfigError, ConfigErrors,
     aggregation::Aggregation,
     audit::Audit,
-    auth_server::{AuthServer, SecretFile},
+    auth_server::{AuthServer, SecretFile, SecretRef},
     backend::{Backend, FileDocument, ResourceDocument},
     composite::CompositeTool,
     config_value::{ConfigValue, Constraint, Rule, section},
@@ -54,7 +54,7 @@ section! {
         /// Shows clients a search instead of all tools.
         pub optimizer: Option<Optimizer>;
         /// Storage of client sessions. Overwritten from the resource.
-        pub session_storage: SessionStorage = SessionStorage::default();
+        pub session_storage: SessionStorage<SecretRef> = SessionStorage::Memory;
         /// Traces and metrics. Prefer a telemetry resource.
         pub telemetry: Option<Telemetry>;
     }
@@ -101,7 +101,7 @@ section! {
         /// Shows clients a search instead of all tools.
         pub optimizer: Option<Optimizer>;
         /// Storage of client sessions.
-        pub session_storage: SessionStorage = SessionStorage::default();
+        pub session_storage: SessionStorage = SessionStorage::Memory;
         /// Traces and metrics.
         pub telemetry: Option<Telemetry>;
         /// Embedded authorization server.

@@ -17,6 +17,7 @@ pub mod operational;
 mod optimizer;
 pub mod outgoing_auth;
 mod patterns;
+pub mod redis;
 mod reference;
 mod schema;
 mod session_storage;

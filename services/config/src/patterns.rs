@@ -80,6 +80,10 @@ pub(crate) static SCOPE: Pattern = Pattern::new(
 );
 pub(crate) static HOST_PORT: Pattern =
     Pattern::new(r"^(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}$", "host:port");
+pub(crate) static KEY_PREFIX: Pattern = Pattern::new(
+    "^[^{}]*$",
+    "text without { and }, which would split the keys of one storage among the nodes of a cluster",
+);
 pub(crate) static ABSOLUTE_PATH: Pattern =
     Pattern::new("^/", "an absolute path without .. and control characters");
 

@@ -17,6 +17,8 @@ mod headers;
 mod incoming_auth;
 mod optimizer;
 mod policy_evaluator;
+mod redis;
+mod secret_files;
 mod telemetry;
 mod unsupported;
 

@@ -48,6 +48,8 @@ pub(crate) enum Rule {
     AtMostOne(&'static [&'static str]),
     /// Exactly one of the keys.
     ExactlyOne(&'static [&'static str]),
+    /// Exactly one of the keys if the first key has this value. Others forbid the keys by [`Self::Variants`].
+    ExactlyOneWith(&'static str, &'static str, &'static [&'static str]),
     /// One of the keys or more.
     AtLeastOne(&'static [&'static str]),
     /// The first key only together with the second.
@@ -229,6 +231,11 @@ impl Rule {
                     if matches!(self, Self::ExactlyOne(_)) { "exactly" } else { "at least" };
                 cx.reject_as(node, found, format!("{count} one of them"), None);
             }
+            Self::ExactlyOneWith(tag, value, keys) => {
+                if node.get(tag).and_then(Node::text) == Some(value) {
+                    Self::ExactlyOne(keys).check(node, empty, cx);
+                }
+            }
             Self::Requires(key, other) if given(key) && !given(other) => {
                 cx.reject_key(
                     node,
@@ -275,6 +282,13 @@ impl Rule {
             Self::ExactlyOne(keys) => {
                 all.extend(pairwise_exclusive(keys));
                 all.push(json!({ "anyOf": keys.iter().map(needs).collect::<Vec<_>>() }));
+            }
+            Self::ExactlyOneWith(tag, value, keys) => {
+                let mut then = pairwise_exclusive(keys);
+                then.push(json!({ "anyOf": keys.iter().map(needs).collect::<Vec<_>>() }));
+                let when =
+                    json!({ "properties": { (*tag): { "const": value } }, "required": [tag] });
+                all.push(json!({ "if": when, "then": { "allOf": then } }));
             }
             Self::AtLeastOne(keys) => {
                 all.push(json!({ "anyOf": keys.iter().map(needs).collect::<Vec<_>>() }));

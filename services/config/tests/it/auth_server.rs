@@ -2,9 +2,8 @@
 
 use vmcp_config::{
     AuthServer, File, Format, SecretFile, SecretRef,
-    auth_server::{
-        Client, DcrEndpoint, HttpMethod, RedisAddress, SentinelNodes, Storage, UpstreamKind,
-    },
+    auth_server::{Client, DcrEndpoint, HttpMethod, Storage, UpstreamKind},
+    redis::{RedisAddress, SentinelNodes},
 };
 
 use crate::support::{FULL, document_errors};
@@ -140,15 +139,17 @@ fn redis_is_standalone_cluster_or_sentinel() {
     for (fields, expected) in [(", addr: 'r:1'", false), (", addr: 'r:1', clusterMode: true", true)]
     {
         let Storage::Redis(redis) = accepted(&redis(fields), OKTA).storage else { panic!("redis") };
-        assert_eq!(matches!(redis.address, RedisAddress::Cluster(_)), expected);
+        assert_eq!(matches!(redis.connection.address, RedisAddress::Cluster(_)), expected);
         assert_eq!(
-            (redis.dial_timeout.to_string(), redis.read_timeout.to_string()),
+            (redis.connection.dial_timeout.to_string(), redis.connection.read_timeout.to_string()),
             ("5s".into(), "3s".into())
         );
     }
     let fields = ", sentinelConfig: {masterName: m, sentinelService: {name: s}}";
     let Storage::Redis(sentinel) = accepted(&redis(fields), OKTA).storage else { panic!("redis") };
-    let RedisAddress::Sentinel { config, tls: None } = sentinel.address else { panic!("sentinel") };
+    let RedisAddress::Sentinel { config, tls: None } = sentinel.connection.address else {
+        panic!("sentinel")
+    };
     let SentinelNodes::Service(service) = config.nodes else { panic!("a service") };
     assert_eq!((service.port, config.db), (26379, 0));
 }

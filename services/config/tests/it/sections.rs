@@ -1,6 +1,10 @@
 //! `audit`, `optimizer`, `telemetry` and `sessionStorage`.
 
-use vmcp_config::{Audit, SessionRedis, SessionStorage, Telemetry, audit::EventType};
+use vmcp_config::{
+    Audit, HostPort, SessionRedis, SessionStorage, Telemetry,
+    audit::EventType,
+    redis::{RedisAddress, RedisConnection},
+};
 
 use crate::support::{assert_error, file};
 
@@ -173,18 +177,21 @@ fn sessions_are_in_memory_by_default() {
         file("sessionStorage: {provider: memory}\n").session_storage,
         SessionStorage::Memory
     );
-    let redis = SessionRedis { address: "redis:6379".into(), db: 0, key_prefix: None };
-    assert_eq!(
-        file("sessionStorage: {provider: redis, address: 'redis:6379'}\n").session_storage,
-        SessionStorage::Redis(redis)
-    );
+    let redis = redis("address: 'redis:6379'");
+    assert_eq!((redis.db, &redis.key_prefix), (0, &None));
+    let RedisConnection { address, dial_timeout, read_timeout, write_timeout, tls } =
+        redis.connection;
+    assert_eq!(address, RedisAddress::Standalone(HostPort::new("redis:6379").unwrap()));
+    let timeouts = [dial_timeout, read_timeout, write_timeout].map(|it| it.to_string());
+    assert_eq!((timeouts.join(" "), tls), ("5s 3s 3s".to_owned(), None));
     assert_error("sessionStorage: {}\n", "sessionStorage.provider", "required");
-    assert_error("sessionStorage: {provider: redis}\n", "sessionStorage.address", "required with");
-    assert_error(
-        "sessionStorage: {provider: redis, address: ''}\n",
-        "sessionStorage.address",
-        "required with",
-    );
+    for nothing in ["", ", address: ''"] {
+        assert_error(
+            &format!("sessionStorage: {{provider: redis{nothing}}}\n"),
+            "sessionStorage",
+            "neither address nor sentinelConfig",
+        );
+    }
     assert_error(
         "sessionStorage: {provider: redis, address: a, db: -1}\n",
         "sessionStorage.db",
@@ -199,5 +206,44 @@ fn sessions_are_in_memory_by_default() {
         "sessionStorage: {provider: redis, address: a, passwordRef: {}}\n",
         "sessionStorage.passwordRef",
         "an unknown key",
+    );
+}
+
+fn redis(fields: &str) -> SessionRedis {
+    let file = file(&format!("sessionStorage: {{provider: redis, {fields}}}\n"));
+    match file.session_storage {
+        SessionStorage::Redis(redis) => *redis,
+        SessionStorage::Memory => panic!("{fields}"),
+    }
+}
+
+#[test]
+fn session_redis_is_server_cluster_or_sentinel() {
+    for (fields, port) in [("address: r", "r:6379"), ("address: 'r:1', db: 3", "r:1")] {
+        let expected = RedisAddress::Standalone(HostPort::new(port).unwrap());
+        assert_eq!(redis(fields).connection.address, expected);
+    }
+    let cluster = redis("address: '[::1]:7000', clusterMode: true, db: 0, readTimeout: 1s");
+    assert!(matches!(cluster.connection.address, RedisAddress::Cluster(_)));
+    let sentinel = "sentinelConfig: {masterName: m, db: 2, sentinelAddrs: ['s:26379']}";
+    let all = redis(&format!("{sentinel}, sentinelTls: {{}}, tls: {{}}, keyPrefix: 'a:'"));
+    let RedisAddress::Sentinel { config, tls: Some(_) } = &all.connection.address else { panic!() };
+    assert_eq!((config.db, all.key_prefix.as_deref()), (2, Some("a:")));
+    let refused = |fields: &str, path: &str, what| {
+        let text = format!("sessionStorage: {{provider: redis, {fields}}}\n");
+        assert_error(&text, &format!("sessionStorage{path}"), what);
+    };
+    refused(&format!("address: r, {sentinel}"), ".sentinelConfig", "only one of");
+    refused(&format!("db: 1, {sentinel}"), ".db", "sentinelConfig.db");
+    refused(&format!("clusterMode: true, {sentinel}"), ".clusterMode", "together with address");
+    refused("address: r, sentinelTls: {}", ".sentinelTls", "only together with sentinelConfig");
+    refused("address: r, clusterMode: true, db: 1", ".db", "a cluster has no other database");
+    refused("address: 'r:x'", ".address", "host:port");
+    refused("address: 'r', keyPrefix: 'a{b}'", ".keyPrefix", "without { and }");
+    refused("address: 'r', dialTimeout: 0s", ".dialTimeout", "more than 0s");
+    assert_error(
+        "sessionStorage: {provider: memory, tls: {}}\n",
+        "sessionStorage.tls",
+        "only with provider: redis",
     );
 }

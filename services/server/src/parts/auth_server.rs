@@ -3,7 +3,6 @@
 mod convert;
 mod observed_provider;
 mod report;
-mod secret_files;
 mod storage;
 mod upstreams;
 mod weak_secret;
@@ -25,9 +24,9 @@ use vmcp_upstream::{Provider, SettingsError};
 
 pub(crate) use self::observed_provider::ObservedProvider;
 pub use self::report::{AuthServerReport, ProviderStatus, StorageStatus};
-use self::secret_files::SecretFiles;
 pub(crate) use self::storage::Storage;
 pub use self::storage::StorageError;
+use super::secret_files::SecretFiles;
 
 /// Embedded authorization server, ready to start.
 pub struct AuthServerParts {
