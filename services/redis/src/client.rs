@@ -83,6 +83,7 @@ impl Redis {
         let Settings { address, credentials, tls, timeouts } = settings;
         let database = match &address {
             crate::Address::Sentinel(sentinel) => sentinel.database,
+            crate::Address::Database(_, number) => *number,
             crate::Address::Standalone(_) | crate::Address::Cluster(_) => 0,
         };
         let dialer = Dialer { credentials, tls, timeouts, database };

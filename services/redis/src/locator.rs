@@ -77,7 +77,9 @@ impl Locator {
     /// Queries the topology and caches it.
     pub(crate) async fn query(&self) -> Result<Topology, Error> {
         let topology = match &self.address {
-            Address::Standalone(node) => Topology::Single(node.clone()),
+            Address::Standalone(node) | Address::Database(node, _) => {
+                Topology::Single(node.clone())
+            }
             Address::Sentinel(sentinel) => {
                 let suspect = self.state().suspect.clone();
                 let master = sentinel::find_master(sentinel, &self.dialer, suspect.as_ref());

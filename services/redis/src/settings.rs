@@ -24,8 +24,10 @@ pub struct Settings {
 /// Deployment mode with the addresses that it needs.
 #[derive(Clone, Debug)]
 pub enum Address {
-    /// One server.
+    /// One server, with its database 0.
     Standalone(Node),
+    /// One server, with the database of this number.
+    Database(Node, u32),
     /// Seed nodes of a cluster. At least one has to be reachable at startup; it reports the others.
     Cluster(Vec<Node>),
     /// Sentinels that report the master.
