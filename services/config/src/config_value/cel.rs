@@ -82,6 +82,14 @@ impl Rule {
                     format!("at least one of {} is required", join_list(keys, "and")),
                 )]
             }
+            Self::ExactlyOneWith(tag, value, keys) => {
+                let mut rules = exclusions(properties, keys);
+                rules.push(rule(
+                    format!("self.{tag} != '{value}' || {}", any(keys)),
+                    format!("one of {} is required with {tag}: {value}", join_list(keys, "and")),
+                ));
+                rules
+            }
             Self::Requires(key, other) => {
                 let text = format!("!({}) || ({})", given(key), given(other));
                 vec![rule(text, format!("{key} only together with {other}"))]
