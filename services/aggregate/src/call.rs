@@ -32,6 +32,7 @@ use crate::catalog::{ByGeneration, Kind};
 use crate::catalog_store::CatalogStore;
 use crate::notify::notification_filter::NotificationFilter;
 use crate::notify::notifier::ClientNotifier;
+use crate::replicas::Replicas;
 use crate::response::ReservationHolder;
 use crate::seal::Seal;
 use crate::session::{ActiveCall, Session};
@@ -49,6 +50,7 @@ pub(crate) struct CallContext {
     pub(crate) notification_filter: Arc<NotificationFilter>,
     pub(crate) budgets: ClientBudgets,
     pub(crate) seal: Seal,
+    pub(crate) replicas: Replicas,
     pub(crate) workflows: WorkflowContext,
     /// Maximum size of a backend's response that has to be buffered, in bytes.
     pub(crate) max_buffered_bytes: usize,
@@ -83,6 +85,8 @@ pub(crate) struct Call {
     /// Record of the step of a composite tool that causes this request, or of the client's request if the step is not traced.
     pub(crate) parent: Option<RequestContext>,
     pub(crate) origin: Origin,
+    /// `true` if another replica forwarded the request, which is not forwarded again.
+    pub(crate) is_forwarded: bool,
     /// Auditor of the request, for the runs of composite tools.
     pub(crate) auditor: Option<Auditor>,
     /// Address of the client, if known.
@@ -104,6 +108,11 @@ impl ReservationHolder for Call {
 }
 
 impl CallContext {
+    /// Returns the sealed handle of this replica if its runs of composite tools are in its memory.
+    pub(crate) fn run_replica(&self) -> Option<Arc<str>> {
+        if self.workflows.store.is_shared() { None } else { self.replicas.own_handle() }
+    }
+
     /// Returns the caller's catalog under `snapshot` or its replacement after a reload, and the missing backends.
     pub(crate) async fn seen(
         &self,

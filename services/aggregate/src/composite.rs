@@ -22,6 +22,7 @@ use vmcp_compose::{
     ToolInfo, resume, run,
 };
 use vmcp_core::{Body, Rejection, code};
+use vmcp_peer::ReplicaHandle;
 use vmcp_wire::{Key, find, members};
 
 use self::elicit::SessionElicit;
@@ -39,6 +40,7 @@ use crate::call::{Call, admit_composite, client_capabilities};
 use crate::capabilities::{TASKS, declares};
 use crate::catalog::{Composite, Kind};
 use crate::event_stream::event_stream;
+use crate::replicas::{ForwardKind, ForwardedRequest, retry_rejection};
 use crate::response;
 use crate::session::{PendingMarks, Session};
 use crate::snapshot::BackendCatalog;
@@ -99,6 +101,9 @@ impl CompositeCall {
     }
 
     async fn answer(self) -> Result<Response<Body>, Rejection> {
+        if let Some(replica) = input_required::replica(&self.call) {
+            return forward_run(&self.call, &replica).await;
+        }
         let arguments = self.call.message.param(Key::Arguments);
         if arguments.is_some_and(|value| value.first() != Some(&b'{')) {
             return Err(Rejection::invalid_params("params.arguments must be an object"));
@@ -281,6 +286,16 @@ impl CompositeCall {
     fn progress_token(&self) -> Option<&[u8]> {
         find(self.call.message.param(Key::Meta)?, "progressToken")
     }
+}
+
+/// Forwards a request about a run to the replica that has it in its memory.
+pub(crate) async fn forward_run(
+    call: &Call,
+    replica: &ReplicaHandle,
+) -> Result<Response<Body>, Rejection> {
+    let request = ForwardedRequest::of_message(call);
+    let result = call.context.replicas.forward(ForwardKind::WorkflowRun, replica, request).await;
+    result.map_err(|error| retry_rejection(&error))
 }
 
 /// Returns `true` if the client declares elicitation by form. An empty capability means forms, as before the mode `url` existed.

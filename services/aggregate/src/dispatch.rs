@@ -2,6 +2,7 @@
 
 mod client_messages;
 mod complete;
+mod elsewhere;
 mod initialize;
 mod listen;
 mod lists;
@@ -15,6 +16,7 @@ use futures_util::future::BoxFuture;
 use http::header::{ALLOW, HeaderValue};
 use http::{Method, Response, StatusCode, request};
 use vmcp_core::{Body, Generation, McpRequest, Rejection, code};
+use vmcp_peer::Forwarded;
 use vmcp_wire::Envelope;
 
 use self::session_requests::address;
@@ -46,7 +48,7 @@ pub(crate) struct Dispatcher {
 pub(crate) enum DispatchOutcome {
     Done(Response<Body>),
     Pending(Arc<Call>),
-    /// The session storage comes first.
+    /// The session storage, or another replica, comes first.
     Deferred(BoxFuture<'static, Response<Body>>),
 }
 
@@ -95,6 +97,7 @@ impl Dispatcher {
             request_context: parts.extensions.remove(),
             parent: None,
             origin: Origin::Client,
+            is_forwarded: parts.extensions.get::<Forwarded>().is_some(),
             auditor: own_tools.then(|| parts.extensions.remove()).flatten(),
             address,
             active: OnceLock::new(),

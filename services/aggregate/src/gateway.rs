@@ -35,6 +35,7 @@ use crate::dispatch::Dispatcher;
 use crate::notify::listeners::Listeners;
 use crate::notify::notification_filter::NotificationFilter;
 use crate::notify::notifier::ClientNotifier;
+use crate::replicas::Replicas;
 use crate::seal::Seal;
 use crate::session::shared::access::SharedSessions;
 use crate::session::shared::events::apply_messages;
@@ -90,7 +91,8 @@ fn dispatcher(
         max_buffered_bytes,
         byte_budget,
         workflow_store,
-        session_storage: _,
+        session_storage,
+        peers,
         clock,
     } = limits;
     let authorizer = Arc::<AuthorizerSlot>::default();
@@ -107,6 +109,7 @@ fn dispatcher(
             process: byte_budget,
         },
         seal: Seal::new(ring, suspension_timeout, clock.clone()),
+        replicas: Replicas::new(peers, session_storage),
         workflows: WorkflowContext {
             store: workflow_store,
             clock,
@@ -140,7 +143,8 @@ fn sessions(limits: &Limits, ring: &KeyRing, catalogs: &Arc<CatalogStore>) -> Se
     if !ring.is_shared() && limits.session_storage.is_none() {
         return store;
     }
-    let store = store.with_seal(SessionSeal::new(ring.clone(), limits.clock.clone()));
+    let seal = SessionSeal::new(ring.clone(), limits.clock.clone());
+    let store = store.with_seal(seal, limits.peers.clone());
     let Some(storage) = &limits.session_storage else { return store };
     store.with_storage(SharedSessions::new(Arc::clone(storage), Arc::downgrade(catalogs)))
 }
@@ -158,6 +162,7 @@ fn follow_storage(
 
 /// Removes ended and expired state, and ends runs without answers.
 async fn sweep(dispatcher: &Dispatcher) {
+    dispatcher.context.replicas.announce();
     dispatcher.sessions.sweep();
     dispatcher.bridge.sessions.sweep();
     dispatcher.list_views.sweep();
@@ -285,6 +290,12 @@ impl Gateway {
             listeners: listeners.len(),
             detached_bytes: context.budgets.detached.counts().bytes,
         }
+    }
+
+    /// Returns the numbers of requests that were forwarded to other replicas; empty if none are forwarded.
+    #[must_use]
+    pub fn forward_counts(&self) -> Vec<status::ForwardCount> {
+        self.0.dispatcher.context.replicas.counts()
     }
 
     /// Returns the numbers of runs of composite tools.

@@ -15,6 +15,7 @@ mod expiry;
 mod gateway;
 mod list_source;
 mod notify;
+mod replicas;
 mod response;
 mod seal;
 mod session;

@@ -4,6 +4,7 @@ mod active_call;
 pub(crate) mod backend_session_slot;
 pub(crate) mod cancellation;
 mod gateway_request;
+mod id_form;
 mod leases;
 mod restored;
 mod sealed_capabilities;
@@ -28,6 +29,7 @@ pub(crate) use self::active_call::{ActiveCall, ActiveCallGuard};
 pub(crate) use self::backend_session_slot::{BackendSessionSlot, PendingMarks, SlotLease};
 use self::cancellation::{Cancellation, REPLICA_LEFT, SESSION_ENDED};
 pub(crate) use self::gateway_request::{GatewayRequest, GatewayRequestError};
+pub(crate) use self::id_form::{IdForm, ReceivedId, ServerRequestId, replica_of};
 pub(crate) use self::server_requests::PendingServerRequest;
 use self::shared::SharedSession;
 pub(crate) use self::streams::SessionStreams;
@@ -63,6 +65,8 @@ pub(crate) struct Session {
     /// `true` if the client may have missed changes of lists while it had no notification stream here. Relaxed: it guards no other
     /// memory.
     may_have_missed: AtomicBool,
+    /// Form of the ids that the client returns.
+    ids: IdForm,
     /// At most one slot for each backend.
     backend_slots: Mutex<Vec<Arc<BackendSessionSlot>>>,
     /// Requests at backends; each is removed by its [`ActiveCallGuard`].
@@ -106,6 +110,7 @@ impl Session {
             is_restored: false,
             shared: None,
             may_have_missed: AtomicBool::new(false),
+            ids: IdForm::Serial,
             backend_slots: Mutex::default(),
             calls: Mutex::default(),
             streams: OnceLock::new(),
@@ -235,7 +240,7 @@ impl Session {
 
     /// Returns the streams and server requests; creates the tables on first use.
     pub(crate) fn streams(&self) -> &SessionStreams {
-        self.streams.get_or_init(Box::default)
+        self.streams.get_or_init(|| Box::new(SessionStreams::new(self.ids.clone())))
     }
 
     /// Returns the streams and server requests, if they were ever used.

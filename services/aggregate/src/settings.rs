@@ -13,6 +13,7 @@ use vmcp_breaker::CircuitHandle;
 use vmcp_compose::{MemoryWorkflowStore, StoreLimits, Workflow, WorkflowStore};
 use vmcp_core::{Backend, ByteBudget, Clock};
 use vmcp_optimize::{EmbeddingService, SearchOptions};
+use vmcp_peer::PeerClient;
 use vmcp_session::SessionStorage;
 
 pub use self::checks::{CheckOffset, Checks};
@@ -189,6 +190,8 @@ pub struct Limits {
     pub workflow_store: Arc<dyn WorkflowStore>,
     /// Storage of the sessions of stateful clients, which replicas with the same key ring share. `None` keeps them in this process.
     pub session_storage: Option<Arc<dyn SessionStorage>>,
+    /// Client for requests to other replicas, which have the same key ring; `None` forwards nothing.
+    pub peers: Option<PeerClient>,
     /// Wall clock.
     pub clock: Clock,
 }
@@ -228,6 +231,7 @@ impl Default for Limits {
                 Clock::system(),
             )),
             session_storage: None,
+            peers: None,
             clock: Clock::system(),
         }
     }

@@ -46,6 +46,17 @@ pub struct Report {
     catalogs: Arc<BackendCatalogs>,
 }
 
+/// Number of requests that were forwarded to other replicas since the process started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardCount {
+    /// What the requests named: `response`, `resumption`, `cancellation`, `suspended_call` or `workflow_run`.
+    pub kind: &'static str,
+    /// `responded`, `gone` if the replica is gone, or `failed`.
+    pub outcome: &'static str,
+    /// Number of requests.
+    pub requests: u64,
+}
+
 /// Sizes of caches and queues, in addition to [`Counts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheSizes {

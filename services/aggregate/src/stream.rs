@@ -72,7 +72,10 @@ impl From<AbandonReason> for BackendError {
 /// Event stream of a session.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    number: u32,
+    /// Name in event ids.
+    name: Box<str>,
+    /// `true` for the notification stream of a session, which belongs to no call.
+    is_standing: bool,
     /// Budget accounts of the client. `None` for streams that cannot be resumed and whose events have no ids.
     account: Option<ClientAccount>,
     /// Not held across waits. Wakers and `changed` are notified under it, so no state change is missed.
@@ -91,16 +94,31 @@ pub(crate) enum AbandonReason {
 }
 
 impl Stream {
-    pub(crate) fn new(number: u32, account: ClientAccount) -> Arc<Self> {
+    /// Creates the stream of a call.
+    pub(crate) fn new(name: Box<str>, account: ClientAccount) -> Arc<Self> {
+        Self::numbered(name, account, false)
+    }
+
+    /// Creates the notification stream of a session.
+    pub(crate) fn standing(name: Box<str>, account: ClientAccount) -> Arc<Self> {
+        Self::numbered(name, account, true)
+    }
+
+    fn numbered(name: Box<str>, account: ClientAccount, is_standing: bool) -> Arc<Self> {
         let state = StreamState { reservation: Some(account.open()), ..StreamState::default() };
-        Self::of(number, Some(account), state)
+        Self::of(name, is_standing, Some(account), state)
     }
 
     /// Creates a stream that cannot be resumed, because stateless clients open a new one instead. `account` is that of the
     /// client.
     pub(crate) fn unnumbered(account: Option<&BudgetAccount>) -> Arc<Self> {
         let connected_bytes = account.map(BudgetAccount::open);
-        Self::of(0, None, StreamState { connected_bytes, ..StreamState::default() })
+        Self::of(
+            Box::default(),
+            true,
+            None,
+            StreamState { connected_bytes, ..StreamState::default() },
+        )
     }
 
     /// Creates a stream that drops all messages, because no client reads them.
@@ -110,12 +128,19 @@ impl Stream {
         stream
     }
 
-    fn of(number: u32, account: Option<ClientAccount>, state: StreamState) -> Arc<Self> {
-        Arc::new(Self { number, account, state: Mutex::new(state), changed: Notify::new() })
+    fn of(
+        name: Box<str>,
+        is_standing: bool,
+        account: Option<ClientAccount>,
+        state: StreamState,
+    ) -> Arc<Self> {
+        let (state, changed) = (Mutex::new(state), Notify::new());
+        Arc::new(Self { name, is_standing, account, state, changed })
     }
 
-    pub(crate) fn number(&self) -> u32 {
-        self.number
+    /// Returns the name in event ids.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Queues a message. Returns `false` if the stream has ended or rejects the message.
@@ -259,7 +284,7 @@ impl Stream {
         state.waker = None;
         state.left.get_or_insert_with(Instant::now);
         if let Some(account) = &self.account {
-            let is_call = self.number > 0 && state.ended.is_none();
+            let is_call = !self.is_standing && state.ended.is_none();
             let call = is_call.then(|| account.open_call()).flatten();
             let is_refused = is_call && call.is_none();
             state.reservation = Some(call.unwrap_or_else(|| account.open()));
@@ -326,10 +351,10 @@ pub(crate) fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Parses an event id: the stream's number and that of the next message.
-pub(crate) fn parse_id(text: &str) -> Option<(u32, u64)> {
-    let (stream, next) = text.split_once('-')?;
-    Some((stream.parse().ok()?, next.parse().ok()?))
+/// Parses an event id: the stream's name, which may contain hyphens, and the number of the next message.
+pub(crate) fn parse_id(text: &str) -> Option<(&str, u64)> {
+    let (stream, next) = text.rsplit_once('-')?;
+    Some((stream, next.parse().ok()?))
 }
 
 #[cfg(test)]

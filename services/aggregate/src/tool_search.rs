@@ -102,6 +102,7 @@ fn forward(call: &Arc<Call>) -> Result<Arc<Call>, Rejection> {
         request_context: call.request_context.clone(),
         parent: None,
         origin: Origin::CallTool,
+        is_forwarded: call.is_forwarded,
         auditor: call.auditor.clone(),
         address: call.address,
         active: OnceLock::new(),

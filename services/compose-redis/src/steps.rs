@@ -330,6 +330,10 @@ impl WorkflowStore for RedisWorkflowStore {
         self.wait_for_write(owner, run, version).boxed()
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn lifetime(&self) -> Duration {
         self.0.limits.lifetime.min(self.0.limits.ended_lifetime)
     }

@@ -151,6 +151,11 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
     fn wait<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId, version: u64)
     -> StoreFuture<'a, ()>;
 
+    /// Returns `true` if other processes have the same runs.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// Returns the time for which a run is kept at least, after its last write or the end of its lease.
     fn lifetime(&self) -> Duration;
 

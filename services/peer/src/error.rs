@@ -63,11 +63,12 @@ impl ForwardError {
     #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::OtherProcess(_) | Self::NotProven(_) => true,
+            // A Service forgets the addresses of replicas that are gone.
             Self::NotPermitted(_)
-            | Self::Unresolved { .. }
-            | Self::Overloaded
-            | Self::Interrupted(_) => false,
+            | Self::Unreachable { .. }
+            | Self::OtherProcess(_)
+            | Self::NotProven(_) => true,
+            Self::Unresolved { .. } | Self::Overloaded | Self::Interrupted(_) => false,
         }
     }
 }

@@ -127,11 +127,9 @@ impl Relay {
     /// Handles a server request that the backend has cancelled.
     fn withdraw(&self, params: &Params, message: &Bytes) {
         let Some(span) = params.get(Key::RequestId) else { return };
-        if let Some(number) =
-            self.session.streams().withdraw(&self.backend_session, span.of(message))
-        {
+        if let Some(id) = self.session.streams().withdraw(&self.backend_session, span.of(message)) {
             let mut splice = Splice::new(message);
-            splice.replace(span, number.to_string().into_bytes());
+            splice.replace(span, id.to_json().to_vec());
             self.stream.push(splice.finish(), MessageClass::Required);
         }
     }
@@ -163,12 +161,12 @@ impl Relay {
             },
             asker: Arc::downgrade(&self.asker),
         };
-        let is_pending = self.session.streams().register(server_request).is_some_and(|number| {
+        let is_pending = self.session.streams().register(server_request).is_some_and(|ours| {
             let mut splice = Splice::new(&message);
-            splice.replace(id, number.to_string().into_bytes());
+            splice.replace(id, ours.to_json().to_vec());
             let taken = self.stream.push(splice.finish(), MessageClass::Required);
             if !taken {
-                drop(self.session.streams().take(number));
+                self.session.streams().cancel(&ours);
             }
             taken
         });

@@ -30,6 +30,7 @@ use crate::backend::rpc::is_session_unknown_error;
 use crate::backend::rpc::status;
 use crate::call::{Call, CallTarget};
 use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged, rescan};
+use crate::replicas::{ForwardKind, ForwardedRequest, retry_rejection};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::cancellation::Cancellation;
 use crate::session::stateless_sessions::Key as SharedKey;
@@ -232,7 +233,15 @@ async fn resume(
         )
     };
     let text = call.context.seal.open(sealed, purpose(&call, &target)).ok_or_else(gone)?;
-    let handle = Handle::parse(&text).ok_or_else(gone)?;
+    let (handle, replica) = Handle::parse(&text).ok_or_else(gone)?;
+    let replicas = &call.context.replicas;
+    if !call.is_forwarded
+        && let Some(replica) = replica.and_then(|replica| replicas.other(replica))
+    {
+        let request = ForwardedRequest::of_message(&call);
+        let result = replicas.forward(ForwardKind::SuspendedCall, &replica, request).await;
+        return result.map_err(|error| retry_rejection(&error));
+    }
     let responses = call
         .message
         .span(Key::InputResponses)

@@ -124,13 +124,17 @@ impl Drop for SuspendedCall<'_> {
 }
 
 impl Handle {
-    /// Encodes the handle as text, to be sealed.
-    pub(crate) fn to_text(self) -> String {
-        format!("{:032x}", self.0)
+    /// Encodes the handle and that of this replica as text, to be sealed.
+    pub(crate) fn to_text(self, replica: Option<&str>) -> String {
+        let replica = replica.unwrap_or_default();
+        format!("{:032x}{replica}", self.0)
     }
 
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok().map(Self))?
+    /// Parses a handle and that of its replica.
+    pub(crate) fn parse(text: &str) -> Option<(Self, Option<&str>)> {
+        let (handle, replica) = text.split_at_checked(32)?;
+        let handle = u128::from_str_radix(handle, 16).ok().map(Self)?;
+        Some((handle, (!replica.is_empty()).then_some(replica)))
     }
 }
 
@@ -143,7 +147,11 @@ mod tests {
         let calls = SuspendedCalls::new(10, 10);
         let (alice, mallory) = (Identity::new("i", "alice"), Identity::new("i", "mallory"));
         let place = calls.suspend(&alice, None).unwrap();
-        let handle = Handle::parse(&place.handle.to_text()).unwrap();
+        let text = place.handle.to_text(Some("replica"));
+        assert_eq!(Handle::parse(&text), Some((place.handle, Some("replica"))));
+        let text = place.handle.to_text(None);
+        let (handle, replica) = Handle::parse(&text).unwrap();
+        assert_eq!(replica, None);
         assert!(calls.take(handle, &mallory).is_none());
         assert!(calls.take(handle, &alice).is_some());
         assert!(calls.take(handle, &alice).is_none());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use vmcp_compose::{InputRequired, RoundAnswers, RunId, RunOwner};
 use vmcp_core::Rejection;
+use vmcp_peer::ReplicaHandle;
 use vmcp_seal::RandomError;
 use vmcp_wire::Key;
 
@@ -40,13 +41,30 @@ impl RoundState {
         };
         let sealed = state.read(&call.message.bytes);
         let opened = call.context.seal.open(&sealed, purpose(call)).ok_or_else(invalid)?;
-        let mut parts = opened.splitn(3, '/');
+        let (_, state) = split_replica(&opened);
+        let mut parts = state.splitn(3, '/');
         let mut part = || parts.next().ok_or_else(invalid);
         let (run, round, owner) = (part()?, part()?, part()?);
         let round = round.parse().map_err(|_| invalid())?;
         let answers = RoundAnswers { round, answers: answers(call)? };
         Ok(Some(Self { run: RunId::new(run), owner: RunOwner::new(owner), answers }))
     }
+}
+
+/// Returns the other replica that has the run which a request continues in its memory.
+pub(super) fn replica(call: &Call) -> Option<ReplicaHandle> {
+    if call.is_forwarded || call.session.is_some() {
+        return None;
+    }
+    let sealed = carried(call).ok()??.read(&call.message.bytes);
+    let opened = call.context.seal.open(&sealed, purpose(call))?;
+    call.context.replicas.other(split_replica(&opened).0?)
+}
+
+/// Splits a state into the replica that has the run in its memory, if it names one, and the run.
+fn split_replica(state: &str) -> (Option<&str>, &str) {
+    let named = state.strip_prefix('@').and_then(|named| named.split_once('@'));
+    named.map_or((None, state), |(replica, state)| (Some(replica), state))
 }
 
 /// Reads the answers by step.
@@ -78,8 +96,10 @@ pub(super) fn result(
             (question.step.to_string(), request)
         })
         .collect();
-    let state =
-        call.context.seal.seal(&format!("{run}/{round}/{}", owner.as_str()), purpose(call))?;
+    let replica = call.context.run_replica().map(|replica| format!("@{replica}@"));
+    let replica = replica.unwrap_or_default();
+    let state = format!("{replica}{run}/{round}/{}", owner.as_str());
+    let state = call.context.seal.seal(&state, purpose(call))?;
     Ok(json!({
         "resultType": "input_required",
         "inputRequests": requests,

@@ -126,6 +126,7 @@ impl StepCalls {
             request_context: None,
             parent: self.observer.step_context(&tool.step.step).or(call.request_context.clone()),
             origin: Origin::Step,
+            is_forwarded: false,
             auditor: None,
             address: call.address,
             active: OnceLock::new(),

@@ -37,6 +37,7 @@ pub(super) async fn begin(
         owner: request.owner.clone(),
         tool: Box::from(&*composite.name),
         may_ask: accepts_forms(client_capabilities(&call)),
+        replica: call.context.run_replica(),
     };
     let sealed = task.seal(&call.context.seal, call.caller.identity());
     let id = sealed.ok().flatten().ok_or_else(Rejection::internal)?;

@@ -12,11 +12,15 @@ use crate::backend::error::storage_rejection;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify_or_log;
 use crate::call::Call;
+use crate::replicas::{ForwardKind, ForwardedRequest, adapt};
 use crate::response::result;
-use crate::session::{PendingServerRequest, Session};
+use crate::session::{PendingServerRequest, ReceivedId, Session};
 
 const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// Rejection of a response whose server request has ended with its replica.
+const GONE: &str = "the server request was lost with its replica: its call has ended";
 
 /// Returns 202 without a body.
 pub(crate) fn accepted() -> Response<Body> {
@@ -33,9 +37,16 @@ pub(crate) async fn handle_response(
     id: Option<Span>,
 ) -> Result<Response<Body>, Rejection> {
     let message = call.message.bytes.clone();
-    let server_request = id
-        .and_then(|id| std::str::from_utf8(id.of(&message)).ok()?.parse().ok())
-        .and_then(|number| session.existing_streams()?.take(number));
+    let received = id.and_then(|id| ReceivedId::parse(id.of(&message)));
+    let replica = received.as_ref().and_then(|id| id.replica.as_deref());
+    if !call.is_forwarded
+        && let Some(replica) = replica.and_then(|replica| call.context.replicas.other(replica))
+    {
+        let request = ForwardedRequest::of_message(&call);
+        let result = call.context.replicas.forward(ForwardKind::Response, &replica, request).await;
+        return adapt(result, GONE);
+    }
+    let server_request = received.and_then(|id| session.existing_streams()?.take(&id));
     match (server_request, id) {
         (
             Some(PendingServerRequest::Backend {
@@ -85,8 +96,11 @@ pub(crate) async fn handle_notification(
 /// Cancels a call. Ids are unique within the session, so the notification is forwarded unchanged: once, and only if the backend
 /// has not responded yet.
 async fn cancel(call: &Call, session: &Arc<Session>) {
-    let Some(running) = call.message.param(Key::RequestId).and_then(|id| session.active_call(id))
-    else {
+    let Some(id) = call.message.param(Key::RequestId) else { return };
+    let Some(running) = session.active_call(id) else {
+        if !call.is_forwarded {
+            call.context.replicas.cancel(call).await;
+        }
         return;
     };
     let cancellation = running.backend_cancellation();

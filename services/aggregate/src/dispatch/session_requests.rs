@@ -5,25 +5,40 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode, request};
 use vmcp_core::{Body, Caller, Rejection, code};
+use vmcp_peer::Forwarded;
 
 use super::{DispatchOutcome, Dispatcher, initialize};
 use crate::backend::error::storage_rejection;
 use crate::backend::request::{LAST_EVENT, SESSION};
 use crate::bridge::notifications;
 use crate::event_stream::event_stream;
-use crate::session::Session;
+use crate::session::{Session, SessionStreams};
 use crate::session::store::{SessionAccess, SessionError};
 use crate::stream::{Opening, parse_id};
 
 /// Message from which a client resumes a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ResumeFrom {
+enum ResumeFrom<'a> {
     /// The client opens the notification stream.
     Start,
-    /// Number of the stream, and of the next message.
-    Event(u32, u64),
+    /// Name of the stream, and number of the next message.
+    Event(&'a str, u64),
     /// A `Last-Event-ID` that cannot be read.
     Unreadable,
+}
+
+impl ResumeFrom<'_> {
+    /// Returns `true` if the client opens or resumes the notification stream that this replica has.
+    fn is_notification_stream(self, session: &Session) -> bool {
+        match self {
+            Self::Start => true,
+            Self::Event(name, _) => {
+                let stream = session.existing_streams().and_then(SessionStreams::listening);
+                stream.is_some_and(|stream| stream.name() == name)
+            }
+            Self::Unreadable => false,
+        }
+    }
 }
 
 /// Returns the address of the client, if known.
@@ -54,7 +69,12 @@ impl Dispatcher {
         caller: &Caller,
     ) -> Result<SessionAccess, Rejection> {
         let id = session_id(parts)?;
-        let access = self.sessions.get(id, caller, address(parts));
+        let access = if parts.extensions.get::<Forwarded>().is_some() {
+            // What the request names was lost with the session.
+            self.sessions.existing(id, caller)
+        } else {
+            self.sessions.get(id, caller, address(parts))
+        };
         let access = access.map_err(SessionError::into_rejection)?;
         if let SessionAccess::Ready(session) = &access {
             session.update_token(caller);
@@ -86,6 +106,9 @@ impl Dispatcher {
         let access = vmcp_decode::require_event_stream(&parts.headers)
             .and_then(|()| self.access(&parts, &caller));
         let access = match access {
+            Ok(access) if let Some(stream) = self.elsewhere(&parts) => {
+                return self.resume_elsewhere((parts, caller), access, stream);
+            }
             Ok(SessionAccess::Ready(session)) if session.shared().is_none() => {
                 return DispatchOutcome::of(self.open_stream(&parts, &session));
             }
@@ -97,7 +120,7 @@ impl Dispatcher {
             let opened = async {
                 let session = this.session(access, &caller, address(&parts)).await?;
                 // Only a notification stream moves: the stream of a call is where the call is.
-                if matches!(resume_from(&parts), ResumeFrom::Start | ResumeFrom::Event(0, _)) {
+                if resume_from(&parts).is_notification_stream(&session) {
                     let held = session.hold_stream(&this.context.catalogs).await;
                     if !held.map_err(storage_rejection)? {
                         let message =
@@ -124,7 +147,7 @@ impl Dispatcher {
                 session.report_missed_changes();
                 standing.connect(None, Opening::Plain)
             }
-            ResumeFrom::Event(number, next) if let Some(stream) = streams.stream(number) => {
+            ResumeFrom::Event(name, next) if let Some(stream) = streams.stream(name) => {
                 stream.connect(Some(next), Opening::Plain)
             }
             ResumeFrom::Event(..) | ResumeFrom::Unreadable => {
@@ -165,7 +188,7 @@ impl Dispatcher {
     }
 }
 
-fn resume_from(parts: &request::Parts) -> ResumeFrom {
+fn resume_from(parts: &request::Parts) -> ResumeFrom<'_> {
     let Some(id) = parts.headers.get(LAST_EVENT) else { return ResumeFrom::Start };
     match id.to_str().ok().and_then(parse_id) {
         Some((stream, next)) => ResumeFrom::Event(stream, next),

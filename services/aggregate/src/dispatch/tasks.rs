@@ -36,7 +36,11 @@ pub(crate) async fn request(
     };
     let given = text.read(&call.message.bytes);
     if let Some(task) = RunTaskId::open(&given, &call.context.seal, call.caller.identity()) {
-        return composite::task_request(parts, &call, method, (task, &given)).await;
+        let replica = task.replica.as_deref().filter(|_| !call.is_forwarded);
+        return match replica.and_then(|replica| call.context.replicas.other(replica)) {
+            Some(replica) => composite::forward_run(&call, &replica).await,
+            None => composite::task_request(parts, &call, method, (task, &given)).await,
+        };
     }
     let unknown = || Rejection::not_found("task", &given);
     let task =

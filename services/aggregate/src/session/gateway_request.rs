@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::{PendingServerRequest, Session};
+use super::{PendingServerRequest, ServerRequestId, Session};
 use crate::backend::cancellation::cancellation;
 use crate::stream::{MessageClass, Stream};
 
@@ -16,7 +16,7 @@ const WITHDRAWN: &str = "the call that needs the response has ended or timed out
 pub(crate) struct GatewayRequest<'a> {
     session: &'a Session,
     stream: &'a Stream,
-    number: u64,
+    id: ServerRequestId,
     response: oneshot::Receiver<Bytes>,
     is_answered: bool,
 }
@@ -39,16 +39,15 @@ impl<'a> GatewayRequest<'a> {
         params: &[u8],
     ) -> Result<Self, GatewayRequestError> {
         let (sender, response) = oneshot::channel();
-        let number = session.streams().register(PendingServerRequest::Call(sender));
-        let number = number.ok_or(GatewayRequestError::TooMany)?;
-        let id = number.to_string();
+        let id = session.streams().register(PendingServerRequest::Call(sender));
+        let id = id.ok_or(GatewayRequestError::TooMany)?;
         let start = br#"{"jsonrpc":"2.0","id":"#;
         let message =
-            [&start[..], id.as_bytes(), br#","method":"#, method, br#","params":"#, params, b"}"];
+            [&start[..], id.to_json(), br#","method":"#, method, br#","params":"#, params, b"}"];
         if stream.push(message.concat().into(), MessageClass::Required) {
-            Ok(Self { session, stream, number, response, is_answered: false })
+            Ok(Self { session, stream, id, response, is_answered: false })
         } else {
-            drop(session.streams().take(number));
+            session.streams().cancel(&id);
             Err(GatewayRequestError::QueueFull)
         }
     }
@@ -64,8 +63,8 @@ impl<'a> GatewayRequest<'a> {
 impl Drop for GatewayRequest<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            drop(self.session.streams().take(self.number));
-            let message = cancellation(self.number.to_string().as_bytes(), WITHDRAWN);
+            self.session.streams().cancel(&self.id);
+            let message = cancellation(self.id.to_json(), WITHDRAWN);
             self.stream.push(message, MessageClass::Required);
         }
     }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use vmcp_timeout::PauseGuard;
 
 use super::BackendSessionSlot;
+use super::id_form::{IdForm, ServerRequestId};
 use crate::backend::handshake::BackendSession;
 
 /// Maximum number of pending server requests of one session.
@@ -18,10 +19,17 @@ const MAX_PENDING: usize = 64;
 /// Pending server requests of a session.
 #[derive(Debug, Default)]
 pub(super) struct ServerRequests {
-    /// Requests with the time they were sent, by their number.
-    pending: HashMap<u64, (PendingServerRequest, Instant)>,
-    /// Number of the last request.
+    /// Requests with their ids and the time they were sent, by the number in the id.
+    pending: HashMap<u128, PendingEntry>,
+    /// Serial number of the last request.
     serial: u64,
+}
+
+#[derive(Debug)]
+struct PendingEntry {
+    id: ServerRequestId,
+    server_request: PendingServerRequest,
+    sent: Instant,
 }
 
 /// Recipient of the client's response to a server request.
@@ -52,24 +60,34 @@ impl PendingServerRequest {
 }
 
 impl ServerRequests {
-    /// Adds a request. Returns its number, or `None` if too many are pending.
-    pub(super) fn insert(&mut self, server_request: PendingServerRequest) -> Option<u64> {
+    /// Adds a request. Returns its id, or `None` if too many are pending.
+    pub(super) fn insert(
+        &mut self,
+        server_request: PendingServerRequest,
+        form: &IdForm,
+    ) -> Option<ServerRequestId> {
         if self.pending.len() >= MAX_PENDING {
             return None;
         }
         self.serial += 1;
-        self.pending.insert(self.serial, (server_request, Instant::now()));
-        Some(self.serial)
+        let id = form.server_request(self.serial);
+        let entry = PendingEntry { id: id.clone(), server_request, sent: Instant::now() };
+        self.pending.insert(id.number, entry);
+        Some(id)
     }
 
-    pub(super) fn remove(&mut self, number: u64) -> Option<PendingServerRequest> {
-        self.pending.remove(&number).map(|(server_request, _)| server_request)
+    pub(super) fn remove(&mut self, number: u128) -> Option<PendingServerRequest> {
+        self.pending.remove(&number).map(|entry| entry.server_request)
     }
 
-    /// Removes the request that a backend sent under its id `theirs`. Returns its number.
-    pub(super) fn withdraw(&mut self, of: &Arc<BackendSession>, theirs: &[u8]) -> Option<u64> {
+    /// Removes the request that a backend sent under its id `theirs`. Returns the id that the client received.
+    pub(super) fn withdraw(
+        &mut self,
+        of: &Arc<BackendSession>,
+        theirs: &[u8],
+    ) -> Option<ServerRequestId> {
         let number =
-            self.pending.iter().find_map(|(number, (server_request, _))| match server_request {
+            self.pending.iter().find_map(|(number, entry)| match &entry.server_request {
                 PendingServerRequest::Backend { backend_session, id, .. }
                     if Arc::ptr_eq(backend_session, of) && id == theirs =>
                 {
@@ -77,15 +95,14 @@ impl ServerRequests {
                 }
                 PendingServerRequest::Backend { .. } | PendingServerRequest::Call(_) => None,
             })?;
-        self.pending.remove(&number);
-        Some(number)
+        self.pending.remove(&number).map(|entry| entry.id)
     }
 
     /// Removes the requests whose recipient waits no longer or that have been pending for longer than `timeout`.
     pub(super) fn remove_expired(&mut self, timeout: Duration) -> Vec<PendingServerRequest> {
-        let expired = self.pending.extract_if(|_, (server_request, sent)| {
-            !server_request.is_open() || sent.elapsed() >= timeout
+        let expired = self.pending.extract_if(|_, entry| {
+            !entry.server_request.is_open() || entry.sent.elapsed() >= timeout
         });
-        expired.map(|(_, (server_request, _))| server_request).collect()
+        expired.map(|(_, entry)| entry.server_request).collect()
     }
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vmcp_core::{Caller, Identity, Rejection};
+use vmcp_peer::PeerClient;
 use vmcp_seal::RandomError;
 use vmcp_session::{EndedSessions, OpenedSessionId, SessionId, SessionLimitError, SessionSeal};
 use vmcp_session::{RemovedSession, Sessions, StorageError, split};
 
 use super::shared::access::{PendingAccess, SharedSessions};
-use super::{Session, SessionEnd};
+use super::{IdForm, Session, SessionEnd};
 use crate::backend::BackendHandle;
 use crate::backend::error::storage_rejection;
 
@@ -21,6 +22,8 @@ pub(crate) struct SessionStore {
     pub(super) sessions: Sessions<Session>,
     /// `None` if no other process has the key: ids are random then.
     seal: Option<SessionSeal>,
+    /// Form of the ids of each session.
+    ids: IdForm,
     /// Ended sessions, if no storage knows them.
     ended: EndedSessions,
     /// Storage of the records, if replicas share them.
@@ -71,13 +74,21 @@ impl SessionStore {
     /// Creates a store of at most `limit` sessions, which end after being idle for `ttl`.
     pub(crate) fn new(limit: usize, ttl: Duration, response_timeout: Duration) -> Self {
         let sessions = Sessions::new(limit, ttl).in_use_while(Session::is_in_use);
-        let ended = EndedSessions::default();
-        Self { sessions, seal: None, ended, shared: None, limit, response_timeout }
+        Self {
+            sessions,
+            seal: None,
+            ids: IdForm::Serial,
+            ended: EndedSessions::default(),
+            shared: None,
+            limit,
+            response_timeout,
+        }
     }
 
-    /// Seals the ids of sessions.
-    pub(crate) fn with_seal(mut self, seal: SessionSeal) -> Self {
+    /// Seals the ids of sessions, and names this replica in the ids of their server requests and events.
+    pub(crate) fn with_seal(mut self, seal: SessionSeal, peers: Option<PeerClient>) -> Self {
         self.seal = Some(seal);
+        self.ids = peers.map_or(IdForm::Random, IdForm::Replica);
         self
     }
 
@@ -121,8 +132,9 @@ impl SessionStore {
         id: SessionId,
         caller: &Caller,
         address: Option<IpAddr>,
-        session: Session,
+        mut session: Session,
     ) -> Result<Arc<Session>, SessionLimitError> {
+        session.ids = self.ids.clone();
         if self.len() >= self.limit {
             self.sweep();
         }
@@ -152,6 +164,24 @@ impl SessionStore {
                 let opened = self.opened(text, caller.identity()).ok_or(SessionError::NotFound)?;
                 shared.access_unknown(opened, sealed, caller.identity())
             }
+        }
+    }
+
+    /// Returns the session with this id, if this replica has it and it belongs to the caller.
+    pub(crate) fn existing(
+        &self,
+        text: &[u8],
+        caller: &Caller,
+    ) -> Result<SessionAccess, SessionError> {
+        let (id, sealed) = split(text).ok_or(SessionError::NotFound)?;
+        let session = self
+            .sessions
+            .get(id, caller.identity())
+            .filter(|session| session.sealed.as_deref().unwrap_or_default() == sealed)
+            .ok_or(SessionError::NotFound)?;
+        match &self.shared {
+            None => Ok(SessionAccess::Ready(session)),
+            Some(shared) => shared.access(session),
         }
     }
 

@@ -7,6 +7,7 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
+use super::id_form::{IdForm, ReceivedId, ServerRequestId};
 use super::server_requests::{PendingServerRequest, ServerRequests};
 use crate::backend::handshake::BackendSession;
 use crate::stream::Stream;
@@ -22,6 +23,7 @@ const MAX_STEPS: usize = 256;
 /// Streams and pending server requests of a session.
 #[derive(Debug)]
 pub(crate) struct SessionStreams {
+    ids: IdForm,
     state: Mutex<State>,
     /// One permit for each step that may call a backend now. Fair: permits are granted in the order of the requests. A step
     /// holds its permit for one call only and waits for no other step, so each permit returns.
@@ -42,17 +44,17 @@ struct State {
     tasks: Vec<AbortHandle>,
 }
 
-impl Default for SessionStreams {
-    fn default() -> Self {
+impl SessionStreams {
+    /// Creates the tables of a session with this form of ids.
+    pub(super) fn new(ids: IdForm) -> Self {
         Self {
+            ids,
             state: Mutex::default(),
             steps: Arc::new(Semaphore::new(MAX_STEPS)),
             request_removed: Notify::new(),
         }
     }
-}
 
-impl SessionStreams {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -67,7 +69,8 @@ impl SessionStreams {
     pub(crate) fn standing(&self, account: impl FnOnce() -> ClientAccount) -> Arc<Stream> {
         let mut state = self.lock();
         let ended = state.ended;
-        let stream = state.standing.get_or_insert_with(|| Stream::new(0, account()));
+        let stream =
+            state.standing.get_or_insert_with(|| Stream::standing(self.ids.stream(0), account()));
         if ended {
             stream.end();
         }
@@ -99,24 +102,23 @@ impl SessionStreams {
             state.streams.remove(ended);
         }
         state.stream_serial = state.stream_serial.wrapping_add(1).max(1);
-        let stream = Stream::new(state.stream_serial, account);
+        let stream = Stream::new(self.ids.stream(state.stream_serial), account);
         state.streams.push(Arc::clone(&stream));
         Some(stream)
     }
 
-    /// Returns the stream with this number, as contained in event ids.
-    pub(crate) fn stream(&self, number: u32) -> Option<Arc<Stream>> {
-        if number == 0 {
-            return self.listening();
-        }
-        self.lock().streams.iter().find(|stream| stream.number() == number).cloned()
+    /// Returns the stream with this name, as contained in event ids.
+    pub(crate) fn stream(&self, name: &str) -> Option<Arc<Stream>> {
+        let state = self.lock();
+        let mut streams = state.standing.iter().chain(&state.streams);
+        streams.find(|stream| stream.name() == name).cloned()
     }
 
-    /// Stores a server request until the response. Returns its number, which is the id that the client receives; `None` if too
-    /// many are pending or the session has ended.
-    pub(crate) fn register(&self, server_request: PendingServerRequest) -> Option<u64> {
+    /// Stores a server request until the response. Returns the id that the client receives; `None` if too many are pending or
+    /// the session has ended.
+    pub(crate) fn register(&self, server_request: PendingServerRequest) -> Option<ServerRequestId> {
         let mut state = self.lock();
-        if state.ended { None } else { state.server_requests.insert(server_request) }
+        if state.ended { None } else { state.server_requests.insert(server_request, &self.ids) }
     }
 
     /// Waits until a pending server request is removed after this call.
@@ -125,14 +127,27 @@ impl SessionStreams {
     }
 
     /// Removes the server request that the client responded to. Only the first response is accepted.
-    pub(crate) fn take(&self, number: u64) -> Option<PendingServerRequest> {
+    pub(crate) fn take(&self, id: &ReceivedId) -> Option<PendingServerRequest> {
+        self.remove(id.number)
+    }
+
+    /// Removes a server request that needs no response any more.
+    pub(crate) fn cancel(&self, id: &ServerRequestId) {
+        drop(self.remove(id.number));
+    }
+
+    fn remove(&self, number: u128) -> Option<PendingServerRequest> {
         let removed = self.lock().server_requests.remove(number);
         self.request_removed.notify_waiters();
         removed
     }
 
     /// Removes a server request that its backend has cancelled.
-    pub(crate) fn withdraw(&self, of: &Arc<BackendSession>, theirs: &[u8]) -> Option<u64> {
+    pub(crate) fn withdraw(
+        &self,
+        of: &Arc<BackendSession>,
+        theirs: &[u8],
+    ) -> Option<ServerRequestId> {
         let withdrawn = self.lock().server_requests.withdraw(of, theirs);
         self.request_removed.notify_waiters();
         withdrawn

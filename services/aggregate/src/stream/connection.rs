@@ -55,7 +55,7 @@ fn encode(
 ) {
     let is_numbered = stream.account.is_some();
     // Ids name the next message, so the initial event has one too.
-    let id = |number: u64| is_numbered.then(|| format!("{}-{}", stream.number, number + 1));
+    let id = |number: u64| is_numbered.then(|| format!("{}-{}", stream.name, number + 1));
     while out.len() < MAX_FRAME {
         let (number, mut event) = match encoder.take() {
             Some(begun) => begun,
@@ -87,7 +87,6 @@ impl http_body::Body for Connection {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
         let mut out = BytesMut::new();
-        let number = this.stream.number;
         let mut state = this.stream.lock();
         if state.connection != this.number {
             return Poll::Ready(None);
@@ -95,7 +94,7 @@ impl http_body::Body for Connection {
         // The peer has accepted everything before this poll, so few sent messages are kept for resending.
         state.forget();
         if std::mem::replace(&mut this.opening, Opening::Plain) == Opening::Primed {
-            let id = format!("{number}-{}", state.unsent);
+            let id = format!("{}-{}", this.stream.name, state.unsent);
             out.extend_from_slice(format!("id: {id}\nretry: 1000\ndata: \n\n").as_bytes());
         }
         let was_full = state.is_full();

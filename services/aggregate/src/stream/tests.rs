@@ -15,7 +15,9 @@ fn stream_of(number: u32) -> Arc<Stream> {
 
 fn stream_within(budget: usize, number: u32) -> Arc<Stream> {
     let identity = vmcp_core::Identity::new("i", "s");
-    Stream::new(number, ClientAccount::new(&DetachedBudget::new(budget), None, &identity, None))
+    let account = ClientAccount::new(&DetachedBudget::new(budget), None, &identity, None);
+    let name = number.to_string().into();
+    if number == 0 { Stream::standing(name, account) } else { Stream::new(name, account) }
 }
 
 fn push(stream: &Stream, data: &str, class: MessageClass) -> bool {
@@ -39,7 +41,7 @@ async fn resumes_stream_after_last_event() {
     push(&stream, "c", MessageClass::Required);
     stream.end();
     let (number, next) = parse_id("7-1").unwrap();
-    assert_eq!(number, 7);
+    assert_eq!(number, "7");
     let mut second = stream.connect(Some(next), Opening::Plain);
     assert_eq!(read(&mut second).await, "id: 7-2\ndata: b\n\nid: 7-3\ndata: c\n\n");
     assert!(second.frame().await.is_none());
@@ -243,7 +245,7 @@ async fn short_messages_keep_no_long_chunk_in_memory() {
 /// Creates a stream of a client whose process has this budget.
 fn stream_of_process(budget: &ByteBudget) -> Arc<Stream> {
     let (detached, identity) = (DetachedBudget::new(64 << 20), vmcp_core::Identity::new("i", "s"));
-    Stream::new(1, ClientAccount::new(&detached, Some(budget), &identity, None))
+    Stream::new("1".into(), ClientAccount::new(&detached, Some(budget), &identity, None))
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! Task ids of runs of composite tools.
 
+use std::sync::Arc;
+
 use vmcp_compose::{RunId, RunOwner};
 use vmcp_core::Identity;
 use vmcp_seal::RandomError;
@@ -19,6 +21,8 @@ pub(crate) struct RunTaskId {
     pub(crate) tool: Box<str>,
     /// `true` if the client that began the run supports elicitation.
     pub(crate) may_ask: bool,
+    /// Sealed handle of the replica that has the run in its memory.
+    pub(crate) replica: Option<Arc<str>>,
 }
 
 impl RunTaskId {
@@ -28,11 +32,15 @@ impl RunTaskId {
         seal: &Seal,
         caller: &Identity,
     ) -> Result<Option<String>, RandomError> {
-        let Self { run, owner, tool, may_ask } = self;
+        let Self { run, owner, tool, may_ask, replica } = self;
         // The owner of an identified caller's run follows from the identity. The address of an anonymous caller may change.
         let owner = if caller.is_anonymous() { owner.as_str() } else { "" };
-        let (run, may_ask) = (run.as_str(), u8::from(*may_ask));
-        let text = format!("{may_ask}{}:{run}{}:{tool}{owner}", run.len(), tool.len());
+        let run = run.as_str();
+        // Ids without a replica have no place for one.
+        let form = u8::from(*may_ask) + if replica.is_some() { 2 } else { 0 };
+        let replica = replica.as_ref().map(|replica| format!("{}:{replica}", replica.len()));
+        let replica = replica.unwrap_or_default();
+        let text = format!("{form}{replica}{}:{run}{}:{tool}{owner}", run.len(), tool.len());
         let sealed = seal.seal_for_good(&text, purpose(caller))?;
         Ok((sealed.len() <= MAX_TASK_ID).then_some(sealed))
     }
@@ -43,12 +51,24 @@ impl RunTaskId {
             return None;
         }
         let text = seal.open(text, purpose(caller))?;
-        let (may_ask, rest) = text.split_at_checked(1)?;
+        let (form, rest) = text.split_at_checked(1)?;
+        let (may_ask, has_replica) = match form {
+            "0" => (false, false),
+            "1" => (true, false),
+            "2" => (false, true),
+            "3" => (true, true),
+            _ => return None,
+        };
+        let (replica, rest) = if has_replica {
+            split_prefixed(rest).map(|(replica, rest)| (Some(replica.into()), rest))?
+        } else {
+            (None, rest)
+        };
         let (run, rest) = split_prefixed(rest)?;
         let (tool, owner) = split_prefixed(rest)?;
         let owner =
             if caller.is_anonymous() { RunOwner::new(owner) } else { run_owner(caller, None) };
-        Some(Self { run: RunId::new(run), owner, tool: tool.into(), may_ask: may_ask == "1" })
+        Some(Self { run: RunId::new(run), owner, tool: tool.into(), may_ask, replica })
     }
 }
 
@@ -76,7 +96,8 @@ mod tests {
 
     fn task(caller: &Identity, tool: &str) -> RunTaskId {
         let owner = run_owner(caller, "10.0.0.1".parse().ok());
-        RunTaskId { run: RunId::random(), owner, tool: tool.into(), may_ask: true }
+        let replica = (!caller.is_anonymous()).then(|| "replica".into());
+        RunTaskId { run: RunId::random(), owner, tool: tool.into(), may_ask: true, replica }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod long;
 mod own;
 mod own_sessions;
 mod random;
+mod replicas;
 mod responses;
 mod script;
 mod sealed_sessions;

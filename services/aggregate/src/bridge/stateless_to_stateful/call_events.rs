@@ -83,8 +83,9 @@ impl FinalMessage {
         handle: Handle,
         server_requests: &[(String, Bytes)],
     ) -> Result<Bytes, BoxError> {
-        let sealed =
-            self.call.context.seal.seal(&handle.to_text(), purpose(&self.call, &self.target))?;
+        let context = &self.call.context;
+        let text = handle.to_text(context.replicas.own_handle().as_deref());
+        let sealed = context.seal.seal(&text, purpose(&self.call, &self.target))?;
         let mut out = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
         out.extend_from_slice(&self.expected.client_id);
         out.extend_from_slice(
