@@ -264,9 +264,10 @@ impl StatefulCall {
         let session = Arc::clone(&self.session);
         let feeding = async move {
             let failure = tokio::select! {
-                failure = self.feed(streaming, &stream) => failure,
-                // A cancelled request has no response.
+                biased;
+                // A cancelled request has no response, even if the backend has closed its stream for it already.
                 () = self.guard.cancelled.notified() => None,
+                failure = self.feed(streaming, &stream) => failure,
                 why = abandoned(&self.call, &stream) => why.map(BoxError::from),
             };
             if let Some(failure) = failure {
