@@ -100,10 +100,7 @@ impl ForwardOutcome {
 }
 
 impl Replicas {
-    pub(crate) fn new(
-        peers: Option<PeerClient>,
-        storage: Option<Arc<dyn SessionStorage>>,
-    ) -> Self {
+    pub(crate) fn new(peers: Option<PeerClient>, storage: Option<Arc<dyn SessionStorage>>) -> Self {
         let replicas = Self { peers, storage, ..Self::default() };
         replicas.announce();
         replicas

@@ -354,6 +354,9 @@ pub(crate) fn dropped() -> u64 {
 /// Parses an event id: the stream's name, which may contain hyphens, and the number of the next message.
 pub(crate) fn parse_id(text: &str) -> Option<(&str, u64)> {
     let (stream, next) = text.rsplit_once('-')?;
+    if stream.is_empty() {
+        return None;
+    }
     Some((stream, next.parse().ok()?))
 }
 

@@ -12,8 +12,8 @@ use crate::backend::error::storage_rejection;
 use crate::backend::request::{LAST_EVENT, SESSION};
 use crate::bridge::notifications;
 use crate::event_stream::event_stream;
-use crate::session::{Session, SessionStreams};
 use crate::session::store::{SessionAccess, SessionError};
+use crate::session::{Session, SessionStreams};
 use crate::stream::{Opening, parse_id};
 
 /// Message from which a client resumes a stream.
@@ -105,15 +105,15 @@ impl Dispatcher {
         let caller = initialize::caller(&parts.extensions);
         let access = vmcp_decode::require_event_stream(&parts.headers)
             .and_then(|()| self.access(&parts, &caller));
-        let access = match access {
-            Ok(access) if let Some(stream) = self.elsewhere(&parts) => {
-                return self.resume_elsewhere((parts, caller), access, stream);
+        let access = match (access, self.elsewhere(&parts)) {
+            (Err(rejection), _) => return DispatchOutcome::of(Err(rejection)),
+            (Ok(access), Some(replica)) => {
+                return self.resume_elsewhere((parts, caller), access, replica);
             }
-            Ok(SessionAccess::Ready(session)) if session.shared().is_none() => {
+            (Ok(SessionAccess::Ready(session)), None) if session.shared().is_none() => {
                 return DispatchOutcome::of(self.open_stream(&parts, &session));
             }
-            Ok(access) => access,
-            Err(rejection) => return DispatchOutcome::of(Err(rejection)),
+            (Ok(access), None) => access,
         };
         let this = Arc::clone(self);
         DispatchOutcome::Deferred(Box::pin(async move {

@@ -22,7 +22,7 @@ async fn response_reaches_question_at_other_replica() {
     for wire in STATEFUL {
         let mut pair = Pair::new(wire).await;
         let client = pair.client(Generation::Stateful, "ann").await;
-        let (mut events, mut call) = begin(&mut pair.calls, &client, 1, &question()).await;
+        let (mut events, call) = begin(&mut pair.calls, &client, 1, &question()).await;
         let (_, asked) = events.next().await.unwrap();
         let id = asked["id"].as_str().expect("with peers, ids are strings");
         assert!(id.len() > 100 && id.len() < 256, "{id}");
@@ -137,7 +137,7 @@ async fn cancellation_reaches_call_at_other_replica() {
     for wire in STATEFUL {
         let mut pair = Pair::new(wire).await;
         let client = pair.client(Generation::Stateful, "ann").await;
-        let (mut events, mut call) = begin(&mut pair.calls, &client, 1, &question()).await;
+        let (mut events, _call) = begin(&mut pair.calls, &client, 1, &question()).await;
         let (_, asked) = events.next().await.unwrap();
         let moved = client.clone().on(&pair.second);
         // The replicas know each other after any message that names one.
@@ -159,7 +159,7 @@ async fn forwarding_reuses_connections() {
     let client = pair.client(Generation::Stateful, "ann").await;
     let moved = client.clone().on(&pair.second);
     for id in 1..=10 {
-        let (mut events, mut call) = begin(&mut pair.calls, &client, id, &question()).await;
+        let (mut events, call) = begin(&mut pair.calls, &client, id, &question()).await;
         let (_, asked) = events.next().await.unwrap();
         assert_eq!(moved.reply(&asked["id"], answer()).await.status(), 202);
         assert!(call.answer(&json!({"content": []})));
@@ -177,7 +177,7 @@ async fn without_peers_ids_name_nothing_elsewhere() {
     let moved = client.clone().on(&second);
     let mut open = Vec::new();
     for client in [&client, &moved] {
-        let (mut events, mut call) = begin(&mut calls, &client, 1, &question()).await;
+        let (mut events, call) = begin(&mut calls, client, 1, &question()).await;
         let (last, question) = events.next().await.unwrap();
         assert!(question["id"].as_u64().unwrap() < 1 << 53);
         asked.push((last, question["id"].clone()));

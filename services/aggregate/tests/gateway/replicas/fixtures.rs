@@ -195,11 +195,11 @@ impl Events {
     /// Returns the id and the message of the next event; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
         loop {
-            while let Some((event, rest)) = self.text.split_once("\n\n") {
+            while let Some((event, _)) = self.text.split_once("\n\n") {
                 let field = |name| event.lines().find_map(|line| line.strip_prefix(name));
                 let id = field("id: ").unwrap_or_default().to_owned();
                 let message = field("data: ").and_then(|data| serde_json::from_str(data).ok());
-                self.text = rest.to_owned();
+                self.text = self.text.split_off(event.len() + 2);
                 if let Some(message) = message {
                     return Some((id, message));
                 }

@@ -31,7 +31,7 @@ async fn lost_suspended_call_may_have_acted() {
 async fn lost_stream_and_question_end_no_session() {
     let mut pair = Pair::new(Wire::Stateful).await;
     let client = pair.client(Generation::Stateful, "ann").await;
-    let (mut events, mut call) = begin(&mut pair.calls, &client, 1, &question()).await;
+    let (mut events, _call) = begin(&mut pair.calls, &client, 1, &question()).await;
     let (last, asked) = events.next().await.unwrap();
     let moved = client.on(&pair.second);
     pair.kill_first();
@@ -48,7 +48,7 @@ async fn evicted_session_loses_its_streams() {
     // The holder has ended the session; its client keeps it.
     let mut pair = Pair::new(Wire::Stateful).await;
     let client = pair.client(Generation::Stateful, "ann").await;
-    let (mut events, mut call) = begin(&mut pair.calls, &client, 1, &question()).await;
+    let (mut events, _call) = begin(&mut pair.calls, &client, 1, &question()).await;
     let (last, asked) = events.next().await.unwrap();
     assert_eq!(client.leave().await, 204);
     let moved = client.on(&pair.second);
