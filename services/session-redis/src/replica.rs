@@ -93,7 +93,7 @@ impl Replica {
         Liveness::after(self.began_at.elapsed().saturating_sub(heard_at))
     }
 
-    /// Adds a tombstone that this replica wrote.
+    /// Adds a tombstone that this replica wrote. It is written again after a failover.
     pub(crate) fn bury_own(&self, tombstone: Tombstone, now: u64) {
         self.bury(&tombstone, 0, now);
         let mut inner = lock(&self.inner);
@@ -103,7 +103,8 @@ impl Replica {
         inner.own.push_back(tombstone);
     }
 
-    fn bury(&self, tombstone: &Tombstone, score: u64, now: u64) {
+    /// Adds a tombstone that has this score.
+    pub(crate) fn bury(&self, tombstone: &Tombstone, score: u64, now: u64) {
         let mut inner = lock(&self.inner);
         inner.last_score = inner.last_score.max(score);
         let event = match *tombstone {
@@ -200,5 +201,73 @@ impl Inner {
         if self.others.len() < MAX_REPLICAS || self.others.contains_key(&replica) {
             self.others.insert(replica, (handle, Instant::now()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vmcp_core::Identity;
+    use vmcp_session::OwnerDigest;
+
+    use super::*;
+
+    fn session(subject: &str) -> SessionKey {
+        let owner = OwnerDigest::of(&Identity::new("https://idp", subject));
+        SessionKey { owner, id: SessionId::random().unwrap(), issued_at: 1000 }
+    }
+
+    fn beat(replica: &str) -> Message {
+        Message::Beat { replica: replica.into(), handle: Some(format!("at {replica}").into()) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_counts_from_last_message() {
+        let replica = Replica::new("one".to_owned());
+        for _ in 0..2 {
+            tokio::time::advance(Liveness::SILENT_AFTER).await;
+            assert_eq!(replica.liveness(), Liveness::Silent);
+            tokio::time::advance(Duration::from_secs(59)).await;
+            assert_eq!(replica.liveness(), Liveness::Silent);
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert_eq!(replica.liveness(), Liveness::Lost);
+            replica.hear();
+            assert_eq!(replica.liveness(), Liveness::Current);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn handles_of_silent_replicas_expire() {
+        let replica = Replica::new("one".to_owned());
+        for other in ["one", "two", "three"] {
+            replica.receive(beat(other), 1000);
+        }
+        tokio::time::advance(HANDLE_LIFETIME / 2).await;
+        replica.receive(beat("three"), 1000);
+        replica.receive(Message::Beat { replica: "four".into(), handle: None }, 1000);
+        assert_eq!(replica.others().len(), 2);
+        tokio::time::advance(HANDLE_LIFETIME / 2).await;
+        assert_eq!(replica.others(), [Box::<str>::from("at three")]);
+        for number in 0..2 * MAX_REPLICAS {
+            replica.receive(beat(&format!("other {number}")), 1000);
+        }
+        replica.receive(beat("three"), 1000);
+        assert_eq!(replica.others().len(), MAX_REPLICAS);
+        assert!(replica.others().contains(&Box::from("at three")));
+        tokio::time::advance(HANDLE_LIFETIME).await;
+        replica.sweep(1000);
+        assert_eq!(lock(&replica.inner).others.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn own_tombstones_are_limited() {
+        let replica = Replica::new("one".to_owned());
+        for number in 0..=MAX_OWN_TOMBSTONES {
+            replica.bury_own(Tombstone::Session(session(&number.to_string())), 1000);
+        }
+        replica.bury(&Tombstone::Session(session("other")), 5, 1000);
+        assert_eq!(replica.own_tombstones().len(), MAX_OWN_TOMBSTONES);
+        assert_eq!((replica.ended(), replica.last_score()), (MAX_OWN_TOMBSTONES + 2, 5));
+        replica.announce(&"x".repeat(MAX_HANDLE_LENGTH + 1));
+        assert_eq!(replica.handle(), None);
     }
 }

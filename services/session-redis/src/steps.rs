@@ -125,10 +125,12 @@ impl Inner {
         let mut reply = self.run_script(&self.scripts.end, arguments, Effect::Any).await?;
         let fields = reply.pairs()?.unwrap_or_default();
         let tombstone: Option<String> = reply.get()?;
-        // Without a tombstone of this step, there was one before.
-        let tombstone = tombstone.and_then(|text| Tombstone::parse(&text));
-        let tombstone = tombstone.unwrap_or(Tombstone::Session(*session));
-        self.replica.bury_own(tombstone, self.clock.unix());
+        let now = self.clock.unix();
+        match tombstone.and_then(|text| Tombstone::parse(&text)) {
+            Some(tombstone) => self.replica.bury_own(tombstone, now),
+            // The session had ended before.
+            None => self.replica.bury(&Tombstone::Session(*session), 0, now),
+        }
         // An entry that cannot be read must not hide that the session has ended.
         let record = self.values(session).open_record(&fields);
         Ok(record.map(|stored| stored.record.backend_sessions).unwrap_or_default())
