@@ -4,17 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::process::Child;
-use tokio::time::{Instant, sleep};
 use vmcp_tests::authority::Authority;
 use vmcp_tests::counterparts::{Redis, skipped};
 
-use crate::bank::{Bank, KillPoint};
-use crate::gateway::Gateway;
-use crate::transfer::{ACTING, CALLS, CALLS_BEFORE, Owner, config, output};
-
-/// Timeout until an operator or owner sees that a run is interrupted.
-const SOON: Duration = Duration::from_secs(10);
+use crate::bank::KillPoint;
+use crate::transfer::{ACTING, CALLS, CALLS_BEFORE, output};
+use crate::world::World;
 
 /// Times after the response to a call at which the gateway is killed; without a response first.
 const AFTER: [Option<u64>; 5] = [None, Some(0), Some(500), Some(2_000), Some(8_000)];
@@ -25,59 +20,7 @@ const CHARGE: usize = END - 1;
 /// Number of the last call after the question.
 const END: usize = CALLS - CALLS_BEFORE;
 
-/// One gateway with its backend, and the process that runs now. With Redis there is another replica.
-struct World<'a> {
-    authority: &'a Authority,
-    bank: Bank,
-    gateway: Gateway,
-    process: Option<Child>,
-    /// Replica that continues the run, and its process unless it was killed.
-    replica: Option<(Gateway, Option<Child>)>,
-}
-
-impl<'a> World<'a> {
-    async fn start(name: &str, authority: &'a Authority) -> Self {
-        let bank = Bank::start();
-        let mut gateway = Gateway::new(name, &config(authority, &bank));
-        let process = Some(gateway.start().await);
-        Self { authority, bank, gateway, process, replica: None }
-    }
-
-    /// Starts two replicas with a store in Redis at this port.
-    async fn start_replicas(name: &str, authority: &'a Authority, redis: u16) -> Self {
-        let bank = Bank::start();
-        let (yaml, prefix) = (config(authority, &bank), format!("vmcp:{name}:"));
-        let gateway = |suffix: &str| {
-            Gateway::with_redis(&format!("{name}-{suffix}"), &yaml, (redis, &prefix))
-        };
-        let (mut gateway, mut replica) = (gateway("one"), gateway("two"));
-        let (process, other) = tokio::join!(gateway.start(), replica.start());
-        let replica = Some((replica, Some(other)));
-        Self { authority, bank, gateway, process: Some(process), replica }
-    }
-
-    fn owner(&self) -> Owner {
-        Owner::at(&self.gateway.url, self.authority)
-    }
-
-    async fn kills_at(&mut self, point: KillPoint) {
-        if let Some((replica, process @ None)) = &mut self.replica {
-            *process = Some(replica.start().await);
-        }
-        self.bank.kills(self.process.take().unwrap(), point);
-    }
-
-    /// Waits until the gateway is dead, and starts the next one, or goes on with the other replica.
-    async fn restart(&mut self) {
-        self.bank.until_killed().await;
-        if let Some((replica, process)) = &mut self.replica {
-            std::mem::swap(&mut self.gateway, replica);
-            self.process = process.take();
-        } else {
-            self.process = Some(self.gateway.start().await);
-        }
-    }
-
+impl World<'_> {
     /// Begins a run that is killed before its question, and one that is not.
     async fn kill_before_question(&mut self, point: KillPoint) {
         self.kills_at(point).await;
@@ -130,33 +73,16 @@ impl<'a> World<'a> {
         assert_eq!(self.owner().answer(state).await.unwrap(), done, "{point:?}");
         assert_eq!(self.calls(&run), calls, "{point:?}");
     }
-
-    /// Waits until the newest run is interrupted, unless it had ended.
-    async fn until_interrupted(&self, point: KillPoint) {
-        let deadline = Instant::now() + SOON;
-        loop {
-            let run = self.owner().newest_run().await;
-            match run["status"].as_str().unwrap() {
-                "interrupted" | "completed" => return,
-                "running" if Instant::now() < deadline => sleep(Duration::from_millis(50)).await,
-                other => panic!("{point:?}: {other}: {run}"),
-            }
-        }
-    }
-
-    fn calls(&self, run: &Value) -> BTreeMap<String, usize> {
-        self.bank.calls(run["id"].as_str().unwrap())
-    }
 }
 
 /// Returns the steps that had begun and had no result.
-fn in_flight(run: &Value) -> impl Iterator<Item = &str> {
+pub(crate) fn in_flight(run: &Value) -> impl Iterator<Item = &str> {
     let running = run["steps"].as_array().unwrap().iter().filter(|it| it["status"] == "running");
     running.map(|step| step["id"].as_str().unwrap())
 }
 
 /// Asserts that no recorded call was repeated, and no call of a tool that acts. `run` is as the first gateway left it.
-fn assert_called_once(calls: &BTreeMap<String, usize>, run: &Value, point: KillPoint) {
+pub(crate) fn assert_called_once(calls: &BTreeMap<String, usize>, run: &Value, point: KillPoint) {
     for (step, count) in calls {
         let name = step.split('/').next().unwrap();
         let may_repeat = !ACTING.contains(&name) && in_flight(run).any(|it| it == name);

@@ -8,4 +8,6 @@ mod gateway;
 mod killed;
 mod paused;
 mod replays;
+mod tasks;
 mod transfer;
+mod world;

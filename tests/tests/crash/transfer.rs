@@ -79,9 +79,42 @@ impl Owner {
     }
 
     async fn call(&self, params: Value) -> Result<Value, TestError> {
-        let mut caller = Caller::stateless_with(&self.url, json!({"elicitation": {"form": {}}}));
+        self.request("tools/call", json!({}), params).await
+    }
+
+    /// Begins a run as a task and returns the id of the task.
+    pub(crate) async fn begin_task(&self) -> Value {
+        let params = json!({"name": "transfer", "arguments": {}});
+        self.request("tools/call", tasks(), params).await.unwrap()["taskId"].clone()
+    }
+
+    /// Returns the state of a task.
+    pub(crate) async fn task(&self, id: &Value) -> Value {
+        self.request("tasks/get", tasks(), json!({"taskId": id})).await.unwrap()
+    }
+
+    /// Answers the question of a task.
+    pub(crate) async fn answer_task(&self, id: &Value) -> Result<Value, TestError> {
+        let answers = json!({"ask": {"action": "accept", "content": {"sum": 7}}});
+        let params = json!({"taskId": id, "inputResponses": answers});
+        self.request("tasks/update", tasks(), params).await
+    }
+
+    /// Cancels a task.
+    pub(crate) async fn cancel_task(&self, id: &Value) -> Value {
+        self.request("tasks/cancel", tasks(), json!({"taskId": id})).await.unwrap()
+    }
+
+    async fn request(
+        &self,
+        method: &str,
+        extensions: Value,
+        params: Value,
+    ) -> Result<Value, TestError> {
+        let capabilities = json!({"elicitation": {"form": {}}, "extensions": extensions});
+        let mut caller = Caller::stateless_with(&self.url, capabilities);
         caller.comes_with(&self.token);
-        caller.result("tools/call", params).await
+        caller.result(method, params).await
     }
 
     /// Returns the newest run, as `/api/workflows/{id}` shows it.
@@ -98,4 +131,9 @@ impl Owner {
         assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
         reply.message().unwrap()
     }
+}
+
+/// Returns the extensions of a client that uses tasks.
+fn tasks() -> Value {
+    json!({"io.modelcontextprotocol/tasks": {}})
 }
