@@ -131,7 +131,12 @@ impl RedisWorkflowStore {
             } else {
                 match self.acquire_run(owner, run, true).await {
                     Err(StoreError::Finished) => self.read_record(owner, run).await?,
-                    acquired => acquired?.1,
+                    acquired => {
+                        let (lease, record) = acquired?;
+                        // Only the end is written, which needs no lease.
+                        self.take_held(&lease);
+                        record
+                    }
                 }
             };
             if record.is_finished() {

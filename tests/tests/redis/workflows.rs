@@ -8,4 +8,5 @@ mod lost_responses;
 mod replicas;
 mod runner;
 mod settings;
+mod sizes;
 mod unreadable;

@@ -48,6 +48,8 @@ tests! { $
         result_is_kept_on_request_only
         ended_run_keeps_course_without_values
         identifier_is_used_once
+        concurrent_writes_are_all_made
+        concurrent_write_is_rejected_alone
         waits_for_write_of_replica;
     rounds:
         open_round_gives_lease_back

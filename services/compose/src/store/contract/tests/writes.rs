@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::json;
 
 use super::fixtures::{alice, completed, finished, id, kept, of, started, until_released};
 use crate::store::contract::TestStore;
 use crate::{
-    Change, IterationResult, RunResult, RunStatus, StepStatus, StoreError, StoreLimits, Timestamp,
+    Change, IterationResult, ReachedLimit, RunResult, RunStatus, StepStatus, StoreError,
+    StoreLimits, Timestamp,
 };
 
 pub async fn replica_reads_each_write(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
@@ -103,6 +105,41 @@ pub async fn identifier_is_used_once(fresh: impl AsyncFn(StoreLimits) -> TestSto
     store.create(kept("a"), Vec::new()).await.unwrap();
     let error = replica.create(kept("a"), Vec::new()).await.unwrap_err();
     assert_eq!(error, StoreError::Leased);
+}
+
+pub async fn concurrent_writes_are_all_made(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let TestStore { store, replica, .. } = fresh(StoreLimits::default()).await;
+    let lease = store.create(kept("a"), vec![started(0)]).await.unwrap();
+    let writes = (0..100).map(|iteration| {
+        let start = Change::IterationStarted { step: 0, iteration };
+        store.commit(&lease, vec![start])
+    });
+    join_all(writes).await.into_iter().collect::<Result<Vec<_>, _>>().unwrap();
+    let record = replica.read(&alice(), &id("a")).await.unwrap();
+    assert_eq!((record.version, record.steps[&0].iterations.len()), (101, 100));
+}
+
+pub async fn concurrent_write_is_rejected_alone(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
+    let limits = StoreLimits { max_bytes_per_owner: 100_000, ..StoreLimits::default() };
+    let TestStore { store, replica, .. } = fresh(limits).await;
+    let output = || json!({"x": "x".repeat(60_000)});
+    let other = store.create(kept("other"), Vec::new()).await.unwrap();
+    store.commit(&other, vec![finished(0, output())]).await.unwrap();
+    let lease = store.create(kept("a"), Vec::new()).await.unwrap();
+    let written = tokio::join!(
+        store.commit(&lease, vec![started(0)]),
+        store.commit(&lease, vec![started(1)]),
+        store.commit(&lease, vec![super::fixtures::round_consumed(0)]),
+        store.commit(&lease, vec![finished(0, output())]),
+        store.commit(&lease, vec![started(2)]),
+    );
+    let full = Err(StoreError::Full { limit: ReachedLimit::OwnerBytes });
+    let expected = (Ok(()), Ok(()), Err(StoreError::RoundConsumed), full, Ok(()));
+    assert_eq!(written, expected);
+    store.commit(&lease, vec![started(3)]).await.unwrap();
+    let record = replica.read(&alice(), &id("a")).await.unwrap();
+    assert_eq!((record.version, record.steps.len()), (5, 4));
+    assert!(record.steps.values().all(|step| step.attempts == 1 && step.result.is_none()));
 }
 
 pub async fn waits_for_write_of_replica(fresh: impl AsyncFn(StoreLimits) -> TestStore) {
