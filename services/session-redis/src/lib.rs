@@ -2,6 +2,7 @@
 
 mod arguments;
 mod health;
+mod held_streams;
 mod listener;
 mod message;
 mod record;

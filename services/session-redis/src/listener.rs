@@ -118,18 +118,19 @@ impl Inner {
 
     /// Finds out which streams other replicas took over. The other ones may have changed.
     async fn look_up_streams(&self) -> Result<(), StorageError> {
-        for batch in self.replica.held_streams().chunks(BATCH) {
-            let arguments = batch.iter().fold(self.arguments(), |all, id| all.text(id.to_string()));
+        for batch in self.replica.streams.all().chunks(BATCH) {
+            let ids = batch.iter().map(|(id, _)| id.to_string());
+            let arguments = ids.fold(self.arguments(), Arguments::text);
             let script = &self.scripts.held_streams;
             let mut reply = self.run_script(script, arguments, Effect::Any).await?;
             let moved: Vec<String> = reply.get()?.unwrap_or_default();
             let moved: Vec<_> =
                 moved.iter().filter_map(|id| SessionId::parse(id.as_bytes())).collect();
-            for id in batch {
-                if moved.contains(id) {
-                    self.replica.lose_stream(*id);
-                } else {
+            for (id, number) in batch {
+                if !moved.contains(id) {
                     self.replica.events.add(SessionEvent::Changed(*id));
+                } else if self.replica.streams.remove_taken(*id, *number) {
+                    self.replica.events.add(SessionEvent::StreamMoved(*id));
                 }
             }
         }

@@ -22,8 +22,8 @@ pub(crate) enum Message {
     Ended { score: u64, tombstone: Tombstone },
     /// A session changed whose client's stream `holder` has.
     Changed { holder: Box<str>, id: SessionId },
-    /// Another replica than `former` has the client's stream now.
-    Moved { former: Box<str>, id: SessionId },
+    /// Another replica than `former` has the client's stream, by a step of this number.
+    Moved { former: Box<str>, number: u64, id: SessionId },
 }
 
 /// Stored tombstone.
@@ -57,8 +57,10 @@ impl Message {
                 Some(Self::Changed { holder: holder.into(), id: id(session)? })
             }
             "move" => {
-                let (former, session) = rest.split_once(' ')?;
-                Some(Self::Moved { former: former.into(), id: id(session)? })
+                let (former, rest) = rest.split_once(' ')?;
+                let (number, session) = rest.split_once(' ')?;
+                let (former, number) = (former.into(), number.parse().ok()?);
+                Some(Self::Moved { former, number, id: id(session)? })
             }
             _ => None,
         }
@@ -124,8 +126,8 @@ mod tests {
             let message = Message::Beat { replica: "r".into(), handle: parsed };
             assert_eq!(Message::parse(Message::beat("r", handle).as_bytes()), Some(message));
         }
-        let moved = Message::Moved { former: "r".into(), id };
-        assert_eq!(Message::parse(format!("1 move r {id}").as_bytes()), Some(moved));
+        let moved = Message::Moved { former: "r".into(), number: 3, id };
+        assert_eq!(Message::parse(format!("1 move r 3 {id}").as_bytes()), Some(moved));
         let long = Message::beat("r", Some(&"x".repeat(MAX_LENGTH)));
         for wrong in ["", "1", "1 ", "1 end", "1 other r x", "1 change r x", &long, "10 beat r "] {
             assert_eq!(Message::parse(wrong.as_bytes()), None, "{wrong}");

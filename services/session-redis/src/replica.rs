@@ -1,14 +1,15 @@
 //! What this replica knows: tombstones, streams of clients, other replicas, and when it last got a message.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use vmcp_core::lock;
-use vmcp_session::{Liveness, SessionEvent, SessionEvents, SessionId, SessionKey, Tombstones};
+use vmcp_session::{Liveness, SessionEvent, SessionEvents, SessionKey, Tombstones};
 
+use crate::held_streams::HeldStreams;
 use crate::message::{MAX_HANDLE_LENGTH, Message, Tombstone};
 
 /// Maximum number of known tombstones. An older one is still found in Redis when a session is restored, and the session has ended
@@ -30,6 +31,7 @@ pub(crate) struct Replica {
     /// Random name of this process.
     pub(crate) name: String,
     pub(crate) events: SessionEvents,
+    pub(crate) streams: HeldStreams,
     inner: Mutex<Inner>,
     began_at: Instant,
     /// Milliseconds from `began_at` to the last message before which none is missing. The listener alone writes it.
@@ -40,8 +42,6 @@ pub(crate) struct Replica {
 struct Inner {
     tombstones: Tombstones,
     own: VecDeque<Tombstone>,
-    /// Sessions whose clients' streams this replica has.
-    held: HashSet<SessionId>,
     handle: Option<Box<str>>,
     others: HashMap<Box<str>, (Box<str>, Instant)>,
     /// Highest score of a known tombstone.
@@ -53,7 +53,6 @@ impl Replica {
         let inner = Inner {
             tombstones: Tombstones::new(MAX_TOMBSTONES),
             own: VecDeque::new(),
-            held: HashSet::new(),
             handle: None,
             others: HashMap::new(),
             last_score: 0,
@@ -61,6 +60,7 @@ impl Replica {
         Self {
             name,
             events: SessionEvents::default(),
+            streams: HeldStreams::default(),
             inner: Mutex::new(inner),
             began_at: Instant::now(),
             heard_at: AtomicU64::new(0),
@@ -77,7 +77,11 @@ impl Replica {
             Message::Changed { holder, id } if *holder == *self.name => {
                 self.events.add(SessionEvent::Changed(id));
             }
-            Message::Moved { former, id } if *former == *self.name => self.lose_stream(id),
+            Message::Moved { former, number, id } if *former == *self.name => {
+                if self.streams.is_lost(id, number) {
+                    self.events.add(SessionEvent::StreamMoved(id));
+                }
+            }
             Message::Beat { .. } | Message::Changed { .. } | Message::Moved { .. } => {}
         }
     }
@@ -109,7 +113,7 @@ impl Replica {
         inner.last_score = inner.last_score.max(score);
         let event = match *tombstone {
             Tombstone::Session(session) => {
-                inner.held.remove(&session.id);
+                self.streams.remove(session.id);
                 inner.tombstones.add(&session, now)
             }
             Tombstone::AllOfOwner { owner, until } => {
@@ -142,24 +146,6 @@ impl Replica {
     pub(crate) fn set_last_score(&self, score: u64) {
         let mut inner = lock(&self.inner);
         inner.last_score = inner.last_score.max(score);
-    }
-
-    pub(crate) fn hold_stream(&self, id: SessionId) {
-        lock(&self.inner).held.insert(id);
-    }
-
-    pub(crate) fn leave(&self, id: SessionId) {
-        lock(&self.inner).held.remove(&id);
-    }
-
-    /// Takes note that another replica has the stream of a session.
-    pub(crate) fn lose_stream(&self, id: SessionId) {
-        lock(&self.inner).held.remove(&id);
-        self.events.add(SessionEvent::StreamMoved(id));
-    }
-
-    pub(crate) fn held_streams(&self) -> Vec<SessionId> {
-        lock(&self.inner).held.iter().copied().collect()
     }
 
     pub(crate) fn announce(&self, handle: &str) {
@@ -207,7 +193,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use vmcp_core::Identity;
-    use vmcp_session::OwnerDigest;
+    use vmcp_session::{OwnerDigest, SessionId};
 
     use super::*;
 

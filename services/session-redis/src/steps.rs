@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use vmcp_redis::Script;
 use vmcp_session::{
     BackendEntry, BackendLookup, EntryTag, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS, Replacement,
-    RestoredRecord, SessionKey, SessionRecord, StorageError,
+    RestoredRecord, SessionEvent, SessionKey, SessionRecord, StorageError,
 };
 
 use crate::arguments::Arguments;
@@ -109,10 +109,12 @@ impl Inner {
         &self,
         session: &SessionKey,
     ) -> Result<SessionRecord, StorageError> {
-        // Before the step: a message that follows it finds the stream here.
-        self.replica.hold_stream(session.id);
+        let taking = self.replica.streams.take(session.id);
         let mut reply =
             self.step(&self.scripts.hold_stream, session, |arguments| arguments).await?;
+        if !taking.succeed(reply.get()?.unwrap_or_default()) {
+            self.replica.events.add(SessionEvent::StreamMoved(session.id));
+        }
         let fields = reply.pairs()?.unwrap_or_default();
         Ok(self.values(session).open_record(&fields)?.record)
     }
@@ -140,7 +142,7 @@ impl Inner {
         &self,
         session: &SessionKey,
     ) -> Result<Option<SessionRecord>, StorageError> {
-        self.replica.leave(session.id);
+        self.replica.streams.remove(session.id);
         self.known_end(session)?;
         let arguments = self.arguments().session(session);
         let mut reply = self.run_script(&self.scripts.leave, arguments, Effect::Any).await?;

@@ -2,5 +2,7 @@ local reason = use(true)
 if reason then return { reason } end
 local former = call('HGET', record, 'h')
 call('HSET', record, 'h', me)
-if former and former ~= me then publish('move ' .. former .. ' ' .. id) end
-return { 'ok', call('HGETALL', record) }
+-- Tells a late message from one about this step.
+local number = text(call('HINCRBY', record, 'hn', 1))
+if former and former ~= me then publish('move ' .. former .. ' ' .. number .. ' ' .. id) end
+return { 'ok', number, call('HGETALL', record) }
