@@ -32,7 +32,9 @@ pub(crate) async fn subscribe(
         return Err(Rejection::invalid_params("too many subscriptions of this session"));
     }
     // The client may open its stream later; earlier notifications are queued for it.
-    session.streams().standing(|| session.account(&call.context.budgets));
+    if session.shared().is_none_or(|shared| shared.holds_stream()) {
+        session.streams().standing(|| session.account(&call.context.budgets));
+    }
     if target.backend.modes() == Some(SupportedModes::Stateless) {
         if target.decided.is_some_and(|decided| decided != Generation::Stateless) {
             return Err(call.outdated(&target.backend));

@@ -294,8 +294,13 @@ impl BackendSessionSlot {
 
     /// Ends the session in the background, unless it `is_kept` for other replicas.
     fn leave(&self, patiently: bool, cancels: Vec<Request<Full<Bytes>>>, is_kept: bool) {
+        let backend_session = self.backend_session.swap(None);
+        if let Some(shared) = &self.shared_entry {
+            // The backend has not forgotten it: a call in flight that needs the session takes it over again.
+            shared.forget();
+        }
         let Some(backend_session) =
-            self.backend_session.swap(None).filter(|backend_session| backend_session.can_end())
+            backend_session.filter(|backend_session| backend_session.can_end())
         else {
             return;
         };

@@ -77,6 +77,14 @@ impl SharedSession {
         lock(&self.just_read).take();
     }
 
+    /// Forgets a record that was not just read any more: it may be large, and few sessions open another backend session later.
+    pub(crate) fn prune(&self) {
+        let mut just_read = lock(&self.just_read);
+        if just_read.as_ref().is_some_and(|(read_at, _)| read_at.elapsed() >= FRESHNESS) {
+            *just_read = None;
+        }
+    }
+
     /// Returns the log level, as JSON.
     pub(crate) fn level(&self) -> Option<Box<[u8]>> {
         lock(&self.level).clone()

@@ -242,7 +242,12 @@ impl SessionStore {
         if let Some(seal) = &self.seal {
             self.ended.sweep(seal.now());
         }
-        self.for_each(|session| session.prune(self.response_timeout));
+        self.for_each(|session| {
+            session.prune(self.response_timeout);
+            if let Some(shared) = session.shared() {
+                shared.prune();
+            }
+        });
     }
 
     /// Forgets a session that was idle or evicted.

@@ -30,6 +30,11 @@ impl SharedEntry {
         *lock(&self.tag)
     }
 
+    /// Forgets the entry, which stays in the record.
+    pub(super) fn forget(&self) {
+        self.set_tag(None);
+    }
+
     fn set_tag(&self, tag: Option<EntryTag>) {
         *lock(&self.tag) = tag;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::Uri;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use vmcp_aggregate::settings::{BackendSettings, Limits};
 use vmcp_core::Generation;
 
@@ -222,4 +222,28 @@ async fn deletion_ends_backend_sessions_of_all_replicas() {
         assert_eq!(delete(&replica.serve(&client)).await, 404);
         assert_eq!(replica.gateway.report().sessions, 0);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn abandoned_call_continues_at_other_replica() {
+    let backend = backend();
+    let replicas: [Replica; 2] = replicas(&[backend.settings()]).await;
+    let client = open(&replicas[0], "ann").await;
+    *backend.behavior.lock().unwrap() = Behavior::Delayed(Duration::from_secs(1));
+    let moved = replicas[1].serve(&client);
+    assert!(timeout(Duration::from_millis(500), call(&moved)).await.is_err());
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(backend.times("tools/call", "ann"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_requests_restore_session_once() {
+    let backend = backend();
+    let replicas: [Replica; 2] = replicas(&[backend.settings()]).await;
+    let client = open(&replicas[0], "ann").await;
+    let moved = replicas[1].serve(&client);
+    let calls = join_all((0..50).map(|_| call(&moved))).await;
+    assert!(calls.iter().all(|call| *call == (200, Value::Null)), "{calls:?}");
+    assert_eq!(replicas[1].gateway.report().sessions, 1);
+    assert_eq!(backend.times("initialize", "ann"), 1);
 }
