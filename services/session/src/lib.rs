@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod account;
 #[cfg(any(test, feature = "contract"))]
 #[macro_use]
 pub mod contract;

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use vmcp_core::{Identity, lock};
 
 use crate::SessionId;
+use crate::account::Account;
 
 const SHARDS: usize = 16;
 
@@ -61,22 +62,6 @@ pub struct RemovedSession<T> {
     pub state: Arc<T>,
     /// `true` if the session was used after it was opened.
     pub was_used: bool,
-}
-
-/// Key of the limit per owner: issuer and subject, or the network of anonymous callers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Account {
-    User(Arc<(Box<str>, Box<str>)>),
-    Network(Option<IpAddr>),
-}
-
-impl Account {
-    fn new(owner: &Identity, address: Option<IpAddr>) -> Self {
-        if let (Some(issuer), Some(subject)) = (owner.issuer(), owner.subject()) {
-            return Self::User(Arc::new((issuer.into(), subject.into())));
-        }
-        Self::Network(address.map(vmcp_core::network))
-    }
 }
 
 type Shard<T> = HashMap<SessionId, Entry<T>, BuildHasherDefault<IdentityHasher>>;
