@@ -16,7 +16,7 @@ pub struct StorageState {
     pub last_error: Option<Arc<str>>,
 }
 
-/// What uses Redis, each with a state of its own.
+/// Use of Redis. Each has a state of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Use {
     Publish,

@@ -3,6 +3,7 @@
 mod arguments;
 mod health;
 mod held_streams;
+mod inner;
 mod listener;
 mod message;
 mod record;

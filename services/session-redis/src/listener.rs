@@ -9,8 +9,8 @@ use vmcp_session::{SessionEvent, SessionId, StorageError};
 
 use crate::arguments::Arguments;
 use crate::health::Use;
+use crate::inner::{Effect, Inner};
 use crate::message::{Message, Tombstone};
-use crate::storage::{Effect, Inner};
 
 /// Interval of the messages that tell that a replica runs.
 const BEAT_INTERVAL: Duration = Duration::from_millis(250);

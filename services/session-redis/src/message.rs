@@ -85,6 +85,14 @@ impl Tombstone {
         Some(Self::Session(SessionKey { owner, id, issued_at: time }))
     }
 
+    /// Returns the latest time of `initialize` of what it ends, in seconds since 1970.
+    pub(crate) fn time(&self) -> u64 {
+        match self {
+            Self::Session(session) => session.issued_at,
+            Self::AllOfOwner { until, .. } => *until,
+        }
+    }
+
     /// Returns the arguments of the script that writes it again.
     pub(crate) fn arguments(&self) -> [String; 4] {
         let (id, owner, time) = match self {

@@ -1,4 +1,4 @@
-//! What this replica knows: tombstones, streams of clients, other replicas, and when it last got a message.
+//! Knowledge of this replica: tombstones, streams of clients, other replicas, and the time of the last message.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use vmcp_core::lock;
-use vmcp_session::{Liveness, SessionEvent, SessionEvents, SessionKey, Tombstones};
+use vmcp_session::{
+    Liveness, SessionEvent, SessionEvents, SessionKey, TOMBSTONE_LIFETIME, Tombstones,
+};
 
 use crate::held_streams::HeldStreams;
 use crate::message::{MAX_HANDLE_LENGTH, Message, Tombstone};
@@ -174,6 +176,7 @@ impl Replica {
     pub(crate) fn sweep(&self, now: u64) {
         let mut inner = lock(&self.inner);
         inner.tombstones.remove_expired(now);
+        inner.own.retain(|tombstone| tombstone.time() + TOMBSTONE_LIFETIME.as_secs() >= now);
         inner.others.retain(|_, (_, at)| at.elapsed() < HANDLE_LIFETIME);
     }
 }
@@ -253,6 +256,10 @@ mod tests {
         replica.bury(&Tombstone::Session(session("other")), 5, 1000);
         assert_eq!(replica.own_tombstones().len(), MAX_OWN_TOMBSTONES);
         assert_eq!((replica.ended(), replica.last_score()), (MAX_OWN_TOMBSTONES + 2, 5));
+        replica.sweep(1000 + TOMBSTONE_LIFETIME.as_secs());
+        assert_eq!(replica.own_tombstones().len(), MAX_OWN_TOMBSTONES);
+        replica.sweep(1001 + TOMBSTONE_LIFETIME.as_secs());
+        assert_eq!((replica.own_tombstones().len(), replica.ended()), (0, 0));
         replica.announce(&"x".repeat(MAX_HANDLE_LENGTH + 1));
         assert_eq!(replica.handle(), None);
     }

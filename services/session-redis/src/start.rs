@@ -5,8 +5,8 @@ use std::time::Duration;
 use vmcp_redis::{Error, Idempotency, Subscription, cmd};
 
 use crate::arguments::Arguments;
+use crate::inner::Inner;
 use crate::message::Message;
-use crate::storage::Inner;
 
 /// Settings of a storage.
 #[derive(Clone, Debug, PartialEq, Eq)]

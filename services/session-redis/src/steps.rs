@@ -11,10 +11,10 @@ use vmcp_session::{
 
 use crate::arguments::Arguments;
 use crate::health::Use;
+use crate::inner::{Effect, Inner};
 use crate::message::Tombstone;
 use crate::record::ValueSeal;
 use crate::reply::{Reply, Status};
-use crate::storage::{Effect, Inner};
 
 /// Timeout of a check, which precedes a request of a client.
 const CHECK_TIMEOUT: Duration = Duration::from_millis(500);

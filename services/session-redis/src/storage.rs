@@ -1,23 +1,21 @@
-//! Storage in Redis: what its steps share.
+//! Storage in Redis.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use tokio::task::AbortHandle;
 use vmcp_core::Clock;
-use vmcp_redis::{Error, Idempotency, Redis, Script};
+use vmcp_redis::Redis;
 use vmcp_seal::KeyRing;
 use vmcp_session::{
     BackendEntry, BackendLookup, EntryTag, Liveness, Replacement, RestoredRecord, SessionEvent,
-    SessionId, SessionKey, SessionRecord, SessionStorage, StorageError, StorageFuture,
+    SessionId, SessionKey, SessionRecord, SessionStorage, StorageFuture,
 };
 
-use crate::arguments::Arguments;
-use crate::health::{Health, StorageState, Use};
+use crate::health::{Health, StorageState};
+use crate::inner::Inner;
 use crate::replica::Replica;
-use crate::reply::Reply;
 use crate::scripts::Scripts;
 use crate::start::{Settings, StartError};
 
@@ -26,29 +24,6 @@ pub struct RedisSessionStorage {
     pub(crate) inner: Arc<Inner>,
     /// Task that publishes and receives messages.
     task: AbortHandle,
-}
-
-/// What the steps and the task share.
-pub(crate) struct Inner {
-    pub(crate) redis: Redis,
-    pub(crate) key_prefix: String,
-    /// Beginning of all keys, all in one slot of a cluster.
-    pub(crate) prefix: String,
-    pub(crate) ttl: Duration,
-    pub(crate) ring: KeyRing,
-    pub(crate) clock: Clock,
-    pub(crate) scripts: Scripts,
-    pub(crate) replica: Replica,
-    pub(crate) health: Health,
-}
-
-/// Effect of a script, which decides what its success proves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// Reads, or begins with a removal: a full server runs it.
-    Any,
-    /// Begins with a write that adds data.
-    Write,
 }
 
 // === impl RedisSessionStorage ===
@@ -193,44 +168,5 @@ impl SessionStorage for RedisSessionStorage {
 
     fn replicas(&self) -> Vec<Box<str>> {
         self.inner.replica.others()
-    }
-}
-
-// === impl Inner ===
-
-impl Inner {
-    /// Channel of the messages.
-    pub(crate) fn channel(&self) -> String {
-        format!("{}events", self.prefix)
-    }
-
-    pub(crate) fn arguments(&self) -> Arguments {
-        Arguments::new(&self.replica.name, self.ttl)
-    }
-
-    /// Runs the script of a step, in one round trip.
-    pub(crate) async fn run_script(
-        &self,
-        script: &Script,
-        arguments: Arguments,
-        effect: Effect,
-    ) -> Result<Reply, StorageError> {
-        // Each script may be repeated: it recognizes what it has done.
-        let run = self.redis.run(script, &self.prefix, &arguments, Idempotency::Idempotent);
-        match run.await {
-            Ok(reply) => {
-                if effect == Effect::Write {
-                    self.health.succeed(Use::Step);
-                }
-                Reply::new(reply)
-            }
-            Err(Error::CommandFailed { code, .. }) if &*code == "WRONGTYPE" => {
-                Err(StorageError::UnknownFormat)
-            }
-            Err(error) => {
-                self.health.fail(Use::Step, &error);
-                Err(StorageError::Unavailable)
-            }
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! State of the storage, and what each replica knows of it.
+//! State of the storage, and each replica's knowledge of it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -42,7 +42,7 @@ pub(super) struct Replica {
     pub(super) local: Mutex<Local>,
 }
 
-/// What a replica knows. Lock order: after the storage's state.
+/// Knowledge of a replica. Lock order: after the storage's state.
 #[derive(Debug)]
 pub(super) struct Local {
     pub(super) tombstones: Tombstones,

@@ -1,17 +1,19 @@
 //! Redis that is away, full, read-only or closed to its user, and back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::time::{Instant, sleep, timeout};
 use vmcp_redis::{Settings, Timeouts};
-use vmcp_session::{Liveness, SessionEvent, SessionStorage, StorageError};
+use vmcp_session::{Liveness, Replacement, SessionEvent, SessionStorage, StorageError};
 use vmcp_session_redis::RedisSessionStorage;
 use vmcp_tests::counterparts::{Redis, skipped};
 
 use super::fixtures::{fill, key_prefix, pair, session, start, until, until_ended};
 use super::proxy::Proxy;
+use crate::failover::lossy;
 use crate::fixtures::{TIMEOUTS, standalone};
 
 /// Returns settings with short timeouts.
@@ -184,4 +186,39 @@ async fn dropped_storage_leaves_channel() {
     server.until(&subscribers, "\n1").await.unwrap();
     drop(storage);
     server.until(&subscribers, "\n0").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_responses_change_no_result() {
+    if skipped() {
+        return;
+    }
+    let server = Redis::start(&[]).await.unwrap();
+    let cut = Arc::new(AtomicBool::new(false));
+    let port = lossy(server.port, Arc::clone(&cut)).await;
+    let [storage, replica] = pair(&standalone(port)).await;
+    for round in 0..10 {
+        let session = session();
+        cut.store(true, Ordering::SeqCst);
+        storage.create(&session).await.unwrap();
+        cut.store(true, Ordering::SeqCst);
+        let value = vec![round];
+        let stored =
+            storage.replace_backend_session(&session, "backend", None, Some(value.clone())).await;
+        let Ok(Replacement::Stored(Some(tag))) = stored else { panic!("{stored:?}") };
+        cut.store(true, Ordering::SeqCst);
+        storage.subscribe(&session, "backend", "uri", true).await.unwrap();
+        let record = replica.restore(&session).await.unwrap().record;
+        assert_eq!(record.backend_sessions[0].1.tag, tag);
+        assert_eq!(
+            (record.backend_sessions[0].1.value.clone(), record.subscriptions.len()),
+            (value, 1)
+        );
+        cut.store(true, Ordering::SeqCst);
+        let removed = storage.replace_backend_session(&session, "backend", Some(tag), None).await;
+        assert_eq!(removed, Ok(Replacement::Stored(None)));
+        cut.store(true, Ordering::SeqCst);
+        storage.end(&session).await.unwrap();
+        assert_eq!(replica.check(&session).await, Err(StorageError::Ended));
+    }
 }

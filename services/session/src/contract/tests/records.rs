@@ -136,7 +136,7 @@ pub async fn record_has_limited_size(test: TestStorage) {
     let value = Some(large.into_bytes());
     let stored = storage.replace_backend_session(&session, "backend", None, value).await;
     assert_eq!(stored, Err(StorageError::RecordFull));
-    // What is replaced or removed does not count.
+    // Replaced and removed values do not count.
     let half = vec![b'x'; MAX_RECORD_BYTES / 2];
     let mut tag = put(storage, &session, "backend", &half).await;
     for _ in 0..3 {
