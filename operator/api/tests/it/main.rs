@@ -1,0 +1,7 @@
+//! The definitions from the outside: what the API server is told, and what it then admits.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
+
+mod definitions;
+mod manifests;
+mod support;
