@@ -5,12 +5,16 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 use vmcp_core::Identity;
-use vmcp_session::{Liveness, OwnerDigest, SessionKey, SessionStorage, StorageError};
+use vmcp_session::{
+    Liveness, OwnerDigest, SessionKey, SessionStorage, StorageError, TOMBSTONE_LIFETIME,
+};
 use vmcp_tests::counterparts::{Redis, skipped};
 
-use super::fixtures::{key_prefix, pair, session, start, until, until_ended};
+use super::fixtures::{TTL, key_prefix, pair, session, start, until, until_ended};
 use super::proxy::Proxy;
 use crate::fixtures::standalone;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn replica_knows_end_within_second() {
@@ -103,4 +107,49 @@ async fn tombstones_outlive_loss_of_all_data() {
     }
     // Its record is lost, and says so.
     assert!(late.restore(&open).await.unwrap().is_lost);
+}
+
+#[tokio::test]
+async fn keys_expire_with_their_sessions() {
+    if skipped() {
+        return;
+    }
+    let server = Redis::start(&[]).await.unwrap();
+    let prefix = key_prefix();
+    let storage = start(&standalone(server.port), &prefix).await.unwrap();
+    let key = |name: &str| format!("{prefix}{{sessions}}:{name}");
+    let session = session();
+    let record = key(&format!("session:{}", session.id));
+    let lifetime = async |key: &str| -> Duration {
+        let left = server.cli(&["PTTL", key]).await.unwrap();
+        Duration::from_millis(left.trim().parse().unwrap())
+    };
+    let is_whole = |left: Duration, whole: Duration| left <= whole && left + SECOND > whole;
+    storage.create(&session).await.unwrap();
+    assert!(is_whole(lifetime(&record).await, TTL + 60 * SECOND));
+    // Reads do not restart it.
+    server.cli(&["PEXPIRE", &record, "5000"]).await.unwrap();
+    storage.check(&session).await.unwrap();
+    storage.backend_session(&session, "backend").await.unwrap();
+    assert!(lifetime(&record).await <= 5 * SECOND);
+    storage.touch(&[session]).await.unwrap();
+    assert!(is_whole(lifetime(&record).await, TTL + 60 * SECOND));
+    // An expired tombstone goes with the next one.
+    let old = SessionKey {
+        issued_at: session.issued_at - TOMBSTONE_LIFETIME.as_secs() - 10,
+        ..super::fixtures::session()
+    };
+    storage.end(&old).await.unwrap();
+    storage.end(&session).await.unwrap();
+    let keys = server.cli(&["--scan", "--pattern", &key("*")]).await.unwrap();
+    let mut keys: Vec<_> = keys.lines().filter(|name| !name.contains("probe")).collect();
+    keys.sort_unstable();
+    let [ended, format, owner] = *keys else { panic!("{keys:?}") };
+    assert_eq!((ended, format), (&*key("ended"), &*key("format")));
+    for key in [ended, owner] {
+        assert!(is_whole(lifetime(key).await, TOMBSTONE_LIFETIME));
+    }
+    assert_eq!(server.cli(&["PTTL", format]).await.unwrap().trim(), "-1");
+    let ids = server.cli(&["ZRANGE", owner, "0", "-1"]).await.unwrap();
+    assert_eq!(ids.trim(), session.id.to_string());
 }
