@@ -354,12 +354,13 @@ impl Gateway {
     }
 
     /// Ends all sessions, including those at the backends. Waits for the backends, including those that a reload removed, for at
-    /// most two seconds.
+    /// most two seconds, and then for the workflow store for at most one.
     pub async fn close(&self) {
         let closing = self.0.shut_down().into_iter().map(EndedBackend::closed);
         if timeout(CLOSE_TIMEOUT, join_all(closing)).await.is_err() {
             tracing::debug!("sessions at backends are still open after {CLOSE_TIMEOUT:?}");
         }
+        self.0.dispatcher.context.workflows.released().await;
     }
 }
 

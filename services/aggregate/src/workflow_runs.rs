@@ -5,7 +5,9 @@ mod suspended_runs;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
+use tokio::time::timeout;
 use vmcp_compose::{Jitter, RunEvent, RunOwner, StepStatus, WorkflowStore};
 use vmcp_core::{Clock, Identity, network};
 
@@ -21,6 +23,18 @@ pub(crate) struct WorkflowContext {
     pub(crate) jitter: Jitter,
     pub(crate) counters: Arc<RunCounters>,
     pub(crate) suspended: Arc<SuspendedRuns>,
+}
+
+/// Time limit for giving the leases of runs back at shutdown.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl WorkflowContext {
+    /// Waits until other replicas can continue the runs of this one.
+    pub(crate) async fn released(&self) {
+        if timeout(RELEASE_TIMEOUT, self.store.released()).await.is_err() {
+            tracing::debug!("runs are still leased after {RELEASE_TIMEOUT:?}");
+        }
+    }
 }
 
 /// Returns the key of the owner of a caller's runs. Anonymous callers have one for each address, or for each /64 network of

@@ -1,9 +1,11 @@
 //! Steps of the store.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -120,7 +122,6 @@ impl RedisWorkflowStore {
         let _written = held.record.lock().await;
         // Without a response the lease ends by itself.
         _ = self.step(&self.0.scripts.release, &self.lease_arguments(held)).await;
-        self.0.changed.notify_waiters();
     }
 
     /// Ends a run between two writes of its holder, whose next write fails.
@@ -230,7 +231,8 @@ impl RedisWorkflowStore {
         let (deadline, mut interval) = (Instant::now() + MAX_WAIT, INITIAL_POLL_INTERVAL);
         loop {
             // Registered before the look, so that no write in between is missed.
-            let changed = self.0.changed.notified();
+            let mut changed = pin!(self.0.changed.notified());
+            changed.as_mut().enable();
             let arguments = self.run_arguments(run, owner)?;
             let mut reply = self.step(&self.0.scripts.progress, &arguments).await?.done()?;
             let status = reply.status()?;
@@ -311,7 +313,23 @@ impl WorkflowStore for RedisWorkflowStore {
         runtime.spawn(async move {
             store.release_lease(&held).await;
             drop(permit);
+            store.0.changed.notify_waiters();
         });
+    }
+
+    fn released(&self) -> BoxFuture<'_, ()> {
+        async move {
+            loop {
+                // Registered before the look, so that no change in between is missed.
+                let mut changed = pin!(self.0.changed.notified());
+                changed.as_mut().enable();
+                if self.is_released() {
+                    return;
+                }
+                changed.await;
+            }
+        }
+        .boxed()
     }
 
     fn cancel<'a>(&'a self, owner: &'a RunOwner, run: &'a RunId) -> StoreFuture<'a, RunStatus> {

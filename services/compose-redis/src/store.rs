@@ -195,6 +195,14 @@ impl RedisWorkflowStore {
     }
 }
 
+impl RedisWorkflowStore {
+    /// Returns `true` if this process holds no lease and gives none back.
+    pub(crate) fn is_released(&self) -> bool {
+        let held = vmcp_core::lock(&self.0.held);
+        held.is_empty() && self.0.releases.available_permits() == MAX_RELEASES
+    }
+}
+
 impl fmt::Debug for RedisWorkflowStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisWorkflowStore")

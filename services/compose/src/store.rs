@@ -164,4 +164,10 @@ pub trait WorkflowStore: Debug + Send + Sync + 'static {
 
     /// Returns the number and size of the runs.
     fn counts(&self) -> StoreFuture<'_, StoreCounts>;
+
+    /// Waits until each lease of this process is given back, for a shutdown: other replicas continue its runs at once. Callers
+    /// limit the time.
+    fn released(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }

@@ -114,3 +114,23 @@ async fn replica_ends_run_of_other_holder() {
     let Outcome::Failed(error) = outcome else { panic!("{outcome:?}") };
     assert_eq!(error.kind(), RunErrorKind::Cancelled, "{error}");
 }
+
+#[tokio::test]
+async fn replica_that_shuts_down_gives_leases_back() {
+    if skipped() {
+        return;
+    }
+    let (_server, [holder, replica]) = replicas(Backend::hanging("quote")).await;
+    for name in ["a", "b", "c"] {
+        let mut running = Box::pin(holder.start(name));
+        while !holder.backend.calls().contains_key(&format!("{name}/quote")) {
+            assert!(poll!(&mut running).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+    holder.store.released().await;
+    for name in ["a", "b", "c"] {
+        let record = replica.store.read(&owner(), &RunId::new(name)).await.unwrap();
+        assert_eq!(record.status, RunStatus::Interrupted, "{name}");
+    }
+}
