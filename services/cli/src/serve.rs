@@ -251,6 +251,7 @@ pub(crate) fn start_failure(error: &ServeError) -> Failure {
         | ServeError::AdminListen { .. }
         | ServeError::Thread(_)
         | ServeError::SealKeys(_)
+        | ServeError::SessionStorage(_)
         | ServeError::Audit(_)
         | ServeError::Exposed(_)
         | ServeError::AuthServer(_) => Failure::Error(error.to_string()),

@@ -13,6 +13,7 @@ pub mod request_log;
 mod request_span;
 mod routes;
 pub mod serve;
+mod session_storage;
 pub mod stack;
 mod stream_scope;
 mod workflow_runs;

@@ -19,6 +19,7 @@ mod optimizer;
 mod policy_evaluator;
 mod redis;
 mod secret_files;
+mod session_storage;
 mod telemetry;
 mod unsupported;
 
@@ -37,6 +38,7 @@ pub(crate) use self::embedded_issuer::IssuerSessions;
 pub use self::error::PartsError;
 pub use self::incoming_auth::IncomingAuth;
 pub use self::policy_evaluator::PolicyEvaluator;
+pub use self::session_storage::{SessionStorageError, SessionStorageParts};
 pub use self::telemetry::{TelemetryParts, telemetry_error};
 pub use self::unsupported::UnsupportedSetting;
 use crate::memory_gauges::MemoryGauges;
@@ -54,6 +56,8 @@ pub struct Parts {
     pub telemetry: Option<TelemetryParts>,
     /// Embedded authorization server, if one is configured.
     pub auth_server: Option<AuthServerParts>,
+    /// Storage of sessions and runs that replicas share, if one is configured.
+    pub session_storage: Option<SessionStorageParts>,
     /// Settings that are valid but probably unintended.
     pub warnings: Vec<Warning>,
     /// Description of the configuration for `/status`.

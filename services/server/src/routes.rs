@@ -159,7 +159,12 @@ impl Routes {
                 json_response(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "starting"}))
             }
             "/readyz" => {
-                json_response(StatusCode::OK, &json!({"status": "ready", "mode": "static"}))
+                let mut body = json!({"status": "ready", "mode": "static"});
+                // Not a reason to take the replica out: all replicas would go, and clients without sessions need no storage.
+                if let Some(storage) = &shared.state.session_storage {
+                    body["session_storage"] = storage.status().into();
+                }
+                json_response(StatusCode::OK, &body)
             }
             // Requests from a browser, or with a wrong trailing slash.
             "/" | "/mcp/" | "/sse/" => {

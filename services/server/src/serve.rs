@@ -25,7 +25,7 @@ use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp_legacy_sse::ClientTable;
 pub use vmcp_listener::RESERVED_CONNECTIONS;
 use vmcp_listener::{ConnectionServer, Connections, Peer};
-use vmcp_seal::SealKeyFiles;
+use vmcp_seal::{KeyRing, SealKeyFiles};
 
 pub use self::admin::AdminAddress;
 use self::drain::drain;
@@ -37,9 +37,12 @@ use crate::auth_audit::AuthAuditRecorder;
 pub use crate::auth_server::AuthServerError;
 use crate::auth_server::AuthServerRuntime;
 pub use crate::exposure::{Exposure, ExposureError};
-use crate::parts::{AuditOptions, AuthServerParts, Parts};
+use crate::parts::{
+    AuditOptions, AuthServerParts, Parts, SessionStorageError, SessionStorageParts,
+};
 use crate::routes::{AdminAccess, Routes, ServerState, StaticState};
 pub use crate::routes::{AdminToken, AdminTokenError};
+use crate::session_storage::SharedStorage;
 use crate::stream_scope::StreamScope;
 
 /// Listeners and limits of a server. The configuration holds all other settings.
@@ -148,6 +151,9 @@ pub enum ServeError {
     /// The keys of `--seal-key` cannot be used.
     #[error("--seal-key: {0}")]
     SealKeys(#[from] SealKeysError),
+    /// The storage of sessions cannot be used (`sessionStorage`).
+    #[error(transparent)]
+    SessionStorage(#[from] SessionStorageError),
     /// The audit file cannot be written (`audit.logFile`).
     #[error("audit.logFile: {0}")]
     Audit(#[from] vmcp_audit_log::OpenError),
@@ -168,9 +174,7 @@ impl Server {
         let address = options.address;
         let exposure = Exposure { address, allow_anonymous: options.allow_anonymous_network };
         exposure.check(&parts.incoming_auth)?;
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| ServeError::Listen { address, source })?;
+        let listener = bind(address).await?;
         let admin = admin::listen(&options).await?;
         let Parts {
             settings,
@@ -178,6 +182,7 @@ impl Server {
             audit,
             telemetry,
             auth_server,
+            session_storage,
             warnings: _,
             info,
             debug: _,
@@ -189,9 +194,10 @@ impl Server {
             incoming_auth.for_sessions(issuer.as_ref().map(AuthServerRuntime::sessions));
         let audit_pipeline = audit.map(|it| it.start(options.audit_options)).transpose()?;
         let budget = budget(&options);
-        let limits = Limits { byte_budget: Some(budget.clone()), ..options.limits.clone() };
+        let mut limits = Limits { byte_budget: Some(budget.clone()), ..options.limits.clone() };
         let ring = seal_keys::key_ring(&settings.name, &options.seal_keys, limits.clock.clone())?;
         let seal_key_watch = seal_keys::watch(ring.clone(), options.seal_keys.clone());
+        let session_storage = start_storage(session_storage, &ring, &mut limits).await?;
         let gateway = Gateway::new(settings, limits, ring);
         let decode = DecodeLayer::new().max_body_size(options.message_bytes).budget(budget.clone());
         let state = StaticState {
@@ -204,6 +210,7 @@ impl Server {
             decode,
             budget,
             gateway,
+            session_storage,
             auth_audit,
             log: crate::request_log::RequestLogLayer::default(),
             audit_options: options.audit_options,
@@ -257,6 +264,24 @@ impl Server {
         let graceful = connections.run(listener, new_service, stop).await;
         drain(&routes.shared, graceful, options.drain).await;
     }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
+}
+
+/// Connects to the storage that replicas share, if one is configured, and gives it to the aggregating service.
+async fn start_storage(
+    parts: Option<SessionStorageParts>,
+    ring: &KeyRing,
+    limits: &mut Limits,
+) -> Result<Option<SharedStorage>, SessionStorageError> {
+    let Some(parts) = parts else { return Ok(None) };
+    let storage = parts.start(ring, limits.session_ttl, &limits.clock).await?;
+    let SharedStorage { sessions, workflows, section: _ } = storage.clone();
+    limits.session_storage = Some(sessions);
+    limits.workflow_store = workflows;
+    Ok(Some(storage))
 }
 
 fn budget(options: &Options) -> ByteBudget {

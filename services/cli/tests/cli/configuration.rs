@@ -11,8 +11,7 @@ use crate::program::{Folder, ServerProcess, vmcp};
 const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
 /// Each section that nothing runs yet, and the path under which it is refused.
-const REFUSED: [(&str, &str); 3] = [
-    ("sessionStorage: {provider: redis, address: \"r:1\"}", "sessionStorage"),
+const REFUSED: [(&str, &str); 2] = [
     ("outgoingAuth: {source: discovered}", "outgoingAuth.source"),
     (
         "operational: {failureHandling: {statusReportingInterval: 31s}}",
@@ -31,6 +30,20 @@ fn serve_rejects_sections_without_runtime() {
         assert!(ended.err.contains(&refusal), "{section}: {ended:?}");
         assert!(!ended.err.contains("hunter2"), "{ended:?}");
     }
+}
+
+#[test]
+fn serve_refuses_redis_without_seal_key() {
+    let folder = Folder::new();
+    let section = "sessionStorage: {provider: redis, address: \"127.0.0.1:1\"}";
+    let file = folder.write("vmcp.yaml", &format!("{ANONYMOUS}{section}\n"));
+    let ended = vmcp(&["serve", "--port", "0", "--config", &file]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.err.contains("sessionStorage.provider: redis needs --seal-key"), "{ended:?}");
+    let key = folder.write("key", &"5a".repeat(32));
+    let ended = vmcp(&["serve", "--port", "0", "--seal-key", &key, "--config", &file]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.err.contains("failed to connect to Redis at 127.0.0.1:1"), "{ended:?}");
 }
 
 #[test]

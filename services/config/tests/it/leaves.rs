@@ -19,7 +19,7 @@ const REFUSAL: &str = "vmcp::configuration::serve_rejects_sections_without_runti
 const PENDING: &[&str] = &[];
 
 /// Sections without a runtime. One that gets a runtime leaves this list, and its leaves get tests.
-const REFUSED: &[&str] = &["operational.failureHandling.statusReportingInterval", "sessionStorage"];
+const REFUSED: &[&str] = &["operational.failureHandling.statusReportingInterval"];
 
 #[derive(Debug)]
 enum Entry {

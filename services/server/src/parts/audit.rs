@@ -37,8 +37,8 @@ pub(crate) struct AuditPipeline {
     source_config: Audit,
 }
 
-/// Converts the section into settings, or into an error if events cannot be recorded. `None` disables recording.
-pub(super) fn convert(audit: Audit) -> (Option<AuditParts>, Option<ConfigError>) {
+/// Converts the section into settings, and adds an error if events cannot be recorded. `None` disables recording.
+pub(super) fn convert(audit: Audit, errors: &mut Vec<ConfigError>) -> Option<AuditParts> {
     let source_config = audit.clone();
     let Audit {
         enabled,
@@ -65,7 +65,7 @@ pub(super) fn convert(audit: Audit) -> (Option<AuditParts>, Option<ConfigError>)
         ..vmcp_audit_log::Settings::default()
     };
     if !enabled {
-        return (None, None);
+        return None;
     }
     let file: Option<PathBuf> = log_file.map(Into::into);
     let error = file.as_deref().and_then(|file| {
@@ -73,7 +73,8 @@ pub(super) fn convert(audit: Audit) -> (Option<AuditParts>, Option<ConfigError>)
         let allowed = "a file that can be appended to, or made in a folder that is there";
         Some(ConfigError::new("audit.logFile", found, allowed))
     });
-    (Some(AuditParts { events, log, file, source_config }), error)
+    errors.extend(error);
+    Some(AuditParts { events, log, file, source_config })
 }
 
 /// Checks without a side effect that a file can be appended to or created.
@@ -158,7 +159,7 @@ mod tests {
                 kind.name()
             );
             let file = vmcp_config::File::parse(&text, vmcp_config::Format::Yaml).unwrap();
-            let parts = convert(file.audit).0.unwrap();
+            let parts = convert(file.audit, &mut Vec::new()).unwrap();
             for other in vmcp_audit::EventType::ALL {
                 assert_eq!(parts.events.events.contains(*other), other == kind, "{other:?}");
             }

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use vmcp_aggregate::settings::{PartialFailure, Settings};
 use vmcp_config::{
-    AuthServer, File, IncomingAuth as IncomingSection, LogLevel, Operational, SecretFile,
+    AuthServer, ConfigError, File, IncomingAuth as IncomingSection, LogLevel, Operational,
+    SecretFile, Telemetry as TelemetrySection,
 };
 use vmcp_egress::Egress;
 
 use super::auth_server::{self, Conversion};
 use super::backends::{self, SharedSettings};
 use super::credential_advice::KnownIssuers;
+use super::environment::variable;
 use super::failures::Failures;
 use super::telemetry::{self, TelemetryParts, TelemetrySource};
 use super::{
     IncomingAuth, Parts, PartsError, ServerInfo, aggregation, audit, configured_hosts, credentials,
-    incoming_auth, optimizer, unsupported,
+    incoming_auth, optimizer, session_storage, unsupported,
 };
 
 /// Builder of [`Parts`]. Starts telemetry first if the configuration enables it, because the stacks of backends report to
@@ -84,7 +86,7 @@ impl<'a> PartsBuilder<'a> {
             outgoing_auth,
             operational,
             optimizer,
-            session_storage: _,
+            session_storage,
             telemetry,
             auth_server,
         } = file;
@@ -96,16 +98,15 @@ impl<'a> PartsBuilder<'a> {
         let (incoming_auth, Conversion { auth_server, errors: found, mut warnings }) =
             front(&name, incoming_auth, auth_server, egress);
         errors.extend(found);
-        let (audit, found) = audit::convert(audit);
-        errors.extend(found);
+        let session_storage =
+            session_storage::convert(&name, session_storage, variable, &mut errors, &mut warnings);
+        let audit = audit::convert(audit, &mut errors);
         let rules = aggregation::convert(aggregation, &composite_tools, &mut errors);
         let optimizer = optimizer::convert(optimizer, &composite_tools, egress, &mut errors);
         // After the other sections, so that a file with errors starts nothing. Before the backends, whose stacks report
         // to it.
         let is_valid = unsupported.is_empty() && errors.is_empty();
-        let builder = if is_valid { self } else { self.without_telemetry() };
-        let telemetry = telemetry::start(&name, telemetry, builder.telemetry, egress);
-        let telemetry = telemetry.map_err(|found| errors.extend(found)).ok().flatten();
+        let telemetry = self.start_telemetry(is_valid, &name, telemetry, &mut errors);
         let (timeouts, strategies) = (&timeouts, &strategies);
         let known = backends.iter().map(|it| backends::describe(it, &group, strategies)).collect();
         let layer = telemetry.as_ref().map(TelemetryParts::outgoing);
@@ -126,11 +127,25 @@ impl<'a> PartsBuilder<'a> {
             audit,
             telemetry,
             auth_server,
+            session_storage,
             warnings,
             info,
             debug: log_level == Some(LogLevel::Debug),
             gauges: strategies.gauges.clone(),
         })
+    }
+
+    /// Starts telemetry, unless the configuration has errors.
+    fn start_telemetry(
+        self,
+        is_valid: bool,
+        name: &str,
+        section: Option<TelemetrySection>,
+        errors: &mut Vec<ConfigError>,
+    ) -> Option<TelemetryParts> {
+        let builder = if is_valid { self } else { self.without_telemetry() };
+        let telemetry = telemetry::start(name, section, builder.telemetry, self.egress);
+        telemetry.map_err(|found| errors.extend(found)).ok().flatten()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use vmcp_config::{FailureHandling, File, Operational, OutgoingAuth, SessionStorage, Source};
+use vmcp_config::{FailureHandling, File, Operational, OutgoingAuth, Source};
 
 /// The interval applies only under the operator.
 const NO_REPORTS: &str =
@@ -38,7 +38,7 @@ pub(super) fn find(file: &File) -> Vec<UnsupportedSetting> {
         outgoing_auth,
         operational,
         optimizer: _,
-        session_storage,
+        session_storage: _,
         telemetry: _,
         auth_server: _,
         variables: _,
@@ -49,8 +49,6 @@ pub(super) fn find(file: &File) -> Vec<UnsupportedSetting> {
             found.push(UnsupportedSetting { path: path.to_owned(), instead });
         }
     };
-    let redis = !matches!(session_storage, SessionStorage::Memory);
-    reject(redis, "sessionStorage", "use provider: memory");
     outgoing(outgoing_auth, &mut reject);
     health(operational, &mut reject);
     found

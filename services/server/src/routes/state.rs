@@ -25,6 +25,7 @@ use crate::memory_gauges::MemoryGauges;
 use crate::parts::{AuditOptions, AuditPipeline, IncomingAuth, ServerInfo, TelemetryParts};
 use crate::reloads::Reloads;
 use crate::request_log::RequestLogLayer;
+use crate::session_storage::SharedStorage;
 use crate::stack::{self, McpService};
 use crate::stream_scope::StreamScope;
 use vmcp_core::lock;
@@ -66,6 +67,8 @@ pub(crate) struct StaticState {
     pub(crate) budget: ByteBudget,
     pub(crate) legacy_sse: Arc<ClientTable>,
     pub(crate) gateway: Gateway,
+    /// Storage that replicas share, if one is configured.
+    pub(crate) session_storage: Option<SharedStorage>,
     /// Recorder of the authorization server's audit events.
     pub(crate) auth_audit: Arc<AuthAuditRecorder>,
     pub(crate) audit_options: AuditOptions,

@@ -3,13 +3,14 @@
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use vmcp_aggregate::Gateway;
-use vmcp_aggregate::status::{OptimizerReport, SearchCounts, WorkflowCounts};
+use vmcp_aggregate::status::{OptimizerReport, Report, SearchCounts, WorkflowCounts};
 use vmcp_core::{Body, Generation};
 use vmcp_telemetry_export::Telemetry;
 
 use super::{ServerState, backends, json_response};
 use crate::auth_server::AuthServerRuntime;
 use crate::parts::transport_name;
+use crate::session_storage::SharedStorage;
 
 impl ServerState {
     /// Returns the response of an administration endpoint.
@@ -74,12 +75,7 @@ impl ServerState {
             "backends": backends,
             "offered": offered(Generation::Stateless),
             "offered_to_stateful": offered(Generation::Stateful),
-            "conflicts": report.conflicts.iter().map(|conflict| json!({
-                "kind": conflict.kind,
-                "name": conflict.name,
-                "contenders": conflict.contenders,
-                "resolution": conflict.resolution,
-            })).collect::<Vec<_>>(),
+            "conflicts": conflicts(&report),
             "sessions": report.sessions,
             "cache_entries": self.cache_entries(),
             "parked_calls": report.parked_calls,
@@ -89,10 +85,28 @@ impl ServerState {
             "connections": self.connections.count(),
             "workflows": workflows(&self.state.gateway),
             "optimizer": self.state.gateway.optimizer().map(optimizer),
+            "session_storage": self.state.session_storage.as_ref().map_or_else(
+                || json!({"provider": "memory"}),
+                SharedStorage::to_json,
+            ),
             "configuration": self.reloads.to_json(),
             "authorization_server": self.reloadable.load().issuer().map(AuthServerRuntime::to_json),
         })
     }
+}
+
+/// Returns the conflicts of names.
+fn conflicts(report: &Report) -> Vec<Value> {
+    let conflicts = report.conflicts.iter();
+    let conflicts = conflicts.map(|conflict| {
+        json!({
+            "kind": conflict.kind,
+            "name": conflict.name,
+            "contenders": conflict.contenders,
+            "resolution": conflict.resolution,
+        })
+    });
+    conflicts.collect()
 }
 
 /// Returns the state of the tool search.

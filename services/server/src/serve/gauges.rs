@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use vmcp_aggregate::status::SearchCounts;
 use vmcp_breaker::CircuitState;
 use vmcp_egress::Egress;
-use vmcp_telemetry::metrics::names;
+use vmcp_telemetry::metrics::names::{self, Metric, MetricKind};
 use vmcp_telemetry_export::Telemetry;
 
 use crate::auth_server::AuthServerRuntime;
@@ -46,6 +46,7 @@ pub(super) fn register(shared: &Arc<ServerState>, egress: &Egress) {
         shared.cache_entries().into_iter().for_each(|(kind, number)| record(kind, count(number)));
     });
     backends(shared, telemetry);
+    session_storage(shared, telemetry);
     tool_search(shared, telemetry);
     let watched = Arc::downgrade(shared);
     telemetry.observe_each(&names::WORKFLOW_RUNS_ACTIVE, names::WORKFLOW_STATUS, move |record| {
@@ -55,6 +56,25 @@ pub(super) fn register(shared: &Arc<ServerState>, egress: &Egress) {
         record("running", count(counts.running.saturating_sub(counts.waiting)));
         let suspended = stored.map_or(0, |stored| stored.suspended);
         record("input_required", count(counts.waiting + suspended));
+    });
+}
+
+/// Availability of the storage that replicas share.
+const SESSION_STORAGE_UP: Metric = Metric {
+    name: "vmcp_session_storage_up",
+    kind: MetricKind::Gauge,
+    unit: "",
+    description: "Availability of the storage that replicas share, by part: 1 or 0.",
+};
+
+/// Label with the part of the storage: `sessions`, `workflows`, or `messages` of other replicas.
+const SESSION_STORAGE_PART: &str = "vmcp.session_storage.part";
+
+/// Registers the state of the storage that replicas share, if there is one.
+fn session_storage(shared: &Arc<ServerState>, telemetry: &Telemetry) {
+    let Some(storage) = shared.state.session_storage.clone() else { return };
+    telemetry.observe_each(&SESSION_STORAGE_UP, SESSION_STORAGE_PART, move |record| {
+        storage.parts().into_iter().for_each(|(part, works)| record(part, works.into()));
     });
 }
 

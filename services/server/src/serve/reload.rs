@@ -17,7 +17,7 @@ pub use self::files::NamedFiles;
 pub(super) use self::files::{FileStamp, stamp};
 use crate::auth_audit::AuthAuditRecorder;
 use crate::auth_server::{AuthServerError, AuthServerRuntime};
-use crate::parts::{AuditParts, AuthServerParts, Parts, TelemetryParts};
+use crate::parts::{AuditParts, AuthServerParts, Parts, SessionStorageParts, TelemetryParts};
 use crate::routes::ServerState;
 use crate::stream_scope::StreamScope;
 
@@ -152,6 +152,13 @@ fn build(text: &str, shared: &ServerState, egress: &Egress) -> Result<Parts, Rel
                 .to_owned(),
         ));
     }
+    let storage = shared.state.session_storage.as_ref();
+    if !unchanged(parts.session_storage.as_ref(), storage, SessionStorageParts::is_section) {
+        return Err(ReloadError::Permanent(
+            "sessionStorage: changes apply at a restart only: restart the server, or undo them"
+                .to_owned(),
+        ));
+    }
     let exposed = shared.state.exposure.check(&parts.incoming_auth);
     exposed.map_err(|error| ReloadError::Permanent(error.to_string()))?;
     Ok(parts)
@@ -170,6 +177,7 @@ async fn apply(
         audit,
         telemetry: _,
         auth_server,
+        session_storage: _,
         warnings,
         info,
         debug,
