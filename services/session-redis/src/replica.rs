@@ -95,8 +95,12 @@ impl Replica {
     }
 
     pub(crate) fn liveness(&self) -> Liveness {
+        Liveness::after(self.silence())
+    }
+
+    pub(crate) fn silence(&self) -> Duration {
         let heard_at = Duration::from_millis(self.heard_at.load(Ordering::Relaxed));
-        Liveness::after(self.began_at.elapsed().saturating_sub(heard_at))
+        self.began_at.elapsed().saturating_sub(heard_at)
     }
 
     /// Adds a tombstone that this replica wrote. It is written again after a failover.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use tokio::task::AbortHandle;
@@ -64,6 +65,12 @@ impl RedisSessionStorage {
     #[must_use]
     pub fn state(&self) -> StorageState {
         self.inner.health.state()
+    }
+
+    /// Returns the time since the last message of a replica before which none is missing.
+    #[must_use]
+    pub fn silence(&self) -> Duration {
+        self.inner.replica.silence()
     }
 }
 

@@ -15,6 +15,15 @@ use crate::fixtures::{TIMEOUTS, standalone};
 /// Timeout for the election of a new master.
 const FAILOVER: Duration = Duration::from_mins(1);
 
+/// Returns the settings of a group.
+fn behind(group: &RedisSentinels) -> Settings {
+    let nodes = group.sentinels.iter().map(|sentinel| Node::new("127.0.0.1", sentinel.port));
+    let (master, nodes) = ("mymaster".to_owned(), nodes.collect());
+    let address = Address::Sentinel(Sentinel { master, database: 1, nodes, tls: None });
+    let timeouts = Timeouts { dial: Duration::from_secs(1), ..TIMEOUTS };
+    Settings { address, timeouts, ..standalone(0) }
+}
+
 /// Ends a session, and retries as a client does.
 async fn end(storage: &RedisSessionStorage, session: &SessionKey) {
     let deadline = Instant::now() + FAILOVER;
@@ -41,7 +50,7 @@ fn end_many(storage: &Arc<RedisSessionStorage>) -> tokio::task::JoinHandle<Vec<S
 }
 
 /// Takes the master away under writes, and checks that each end is known to a replica and to one that begins later.
-async fn fail_over(settings: &Settings, take_master_away: impl FnOnce()) {
+async fn fail_over(settings: &Settings, take_master_away: impl AsyncFnOnce()) {
     let prefix = key_prefix();
     let storage = start(settings, &prefix).await.unwrap();
     let replica = start(settings, &prefix).await.unwrap();
@@ -51,12 +60,15 @@ async fn fail_over(settings: &Settings, take_master_away: impl FnOnce()) {
     let during = end_many(&storage);
     sleep(Duration::from_secs(1)).await;
     let begun = Instant::now();
-    take_master_away();
-    let during = during.await.unwrap();
-    for storage in [&storage, &replica] {
-        until(FAILOVER, || storage.liveness() == Liveness::Current).await;
+    take_master_away().await;
+    for state in [Liveness::Silent, Liveness::Current] {
+        for storage in [&storage, &replica] {
+            until(FAILOVER, || storage.liveness() == state).await;
+        }
     }
-    eprintln!("messages arrived again within {:?}; {} ends", begun.elapsed(), during.len());
+    let silence = begun.elapsed();
+    let during = during.await.unwrap();
+    eprintln!("messages arrived again within {silence:?}; {} ends", during.len());
     let after = session();
     end(&replica, &after).await;
     until_ended(&*storage, &after).await;
@@ -76,16 +88,24 @@ async fn ends_survive_sentinel_failover() {
         return;
     }
     let mut group = RedisSentinels::start(None, None).await.unwrap();
-    let nodes = group.sentinels.iter().map(|sentinel| Node::new("127.0.0.1", sentinel.port));
-    let address = Address::Sentinel(Sentinel {
-        master: "mymaster".to_owned(),
-        database: 1,
-        nodes: nodes.collect(),
-        tls: None,
-    });
-    let timeouts = Timeouts { dial: Duration::from_secs(1), ..TIMEOUTS };
-    let settings = Settings { address, timeouts, ..standalone(0) };
-    fail_over(&settings, || group.servers[0].kill().unwrap()).await;
+    fail_over(&behind(&group), async || group.servers[0].kill().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ends_survive_hanging_master() {
+    if skipped() {
+        return;
+    }
+    let group = RedisSentinels::start(None, None).await.unwrap();
+    let [master, successor] = &group.servers;
+    let settings = behind(&group);
+    fail_over(&settings, async || master.signal("STOP").await.unwrap()).await;
+    successor.until(&["ROLE"], "master").await.unwrap();
+    master.signal("CONT").await.unwrap();
+    master.until(&["ROLE"], "slave").await.unwrap();
+    let prefix = key_prefix();
+    let storage = start(&settings, &prefix).await.unwrap();
+    storage.create(&session()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,5 +124,5 @@ async fn ends_survive_cluster_node_failure() {
             serving = Some(number);
         }
     }
-    fail_over(&settings, || cluster.nodes[serving.unwrap()].kill().unwrap()).await;
+    fail_over(&settings, async || cluster.nodes[serving.unwrap()].kill().unwrap()).await;
 }
