@@ -15,16 +15,18 @@ const MAX_DECIMAL_LENGTH: u64 = 32;
 const MAX_ENTRIES: u64 = 256;
 
 /// Bounds by the name of the field.
-const FIELDS: [(&str, u64); 12] = [
-    ("backends", 1024),
+const FIELDS: [(&str, u64); 14] = [
+    ("backends", 256),
     ("collection", 65_536),
     ("compositeTools", 64),
     ("condition", 65_536),
     ("description", 65_536),
     ("entitiesJson", 1_048_576),
     ("message", 65_536),
+    ("overrides", 128),
     ("policies", 1024),
-    ("tools", 1024),
+    ("roleMappings", 64),
+    ("tools", 256),
     ("toolsFilter", 1024),
     ("toolsOverride", 1024),
     ("value", 65_536),

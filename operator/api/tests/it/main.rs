@@ -2,6 +2,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
 
+mod bounds;
+mod cost;
 mod definitions;
 mod manifests;
+mod rules;
 mod support;
