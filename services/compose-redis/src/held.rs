@@ -30,7 +30,7 @@ pub(crate) struct QueuedWrite {
     pub(crate) done: oneshot::Sender<Result<(), StoreError>>,
 }
 
-/// Record after the writes of this process. Nobody else writes to it while the lease is held: each script checks the holder.
+/// Record after the writes of this process. No other process writes to it while the lease is held: each script checks the holder.
 #[derive(Debug)]
 pub(crate) struct HeldRecord {
     pub(crate) record: RunRecord,

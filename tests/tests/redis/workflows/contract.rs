@@ -1,10 +1,10 @@
-//! The store contract in Redis, on one server and in a cluster, as a user with minimal permissions, and on Valkey.
+//! The store contract in Redis, on one server, behind Sentinels and in a cluster, as a user with minimal permissions, and on Valkey.
 
 use tokio::sync::OnceCell;
 use vmcp_compose::StoreLimits;
 use vmcp_compose::store::contract::TestStore;
-use vmcp_redis::{Address, Credentials, Node, Settings};
-use vmcp_tests::counterparts::{Redis, RedisCluster, skipped};
+use vmcp_redis::{Address, Credentials, Node, Sentinel, Settings};
+use vmcp_tests::counterparts::{Redis, RedisCluster, RedisSentinels, skipped};
 
 use super::fixtures::stores;
 use crate::fixtures::standalone;
@@ -53,6 +53,22 @@ mod valkey {
         static SERVER: OnceCell<Redis> = OnceCell::const_new();
         let server = SERVER.get_or_init(async || Redis::valkey(&[]).await.unwrap()).await;
         stores(&standalone(server.port), limits).await
+    }
+
+    vmcp_compose::contract!(fresh, unless skipped);
+}
+
+mod sentinel {
+    use super::*;
+
+    async fn fresh(limits: StoreLimits) -> TestStore {
+        static GROUP: OnceCell<RedisSentinels> = OnceCell::const_new();
+        let started = async || RedisSentinels::start(None, None).await.unwrap();
+        let group = GROUP.get_or_init(started).await;
+        let nodes = group.sentinels.iter().map(|sentinel| Node::new("127.0.0.1", sentinel.port));
+        let (master, nodes) = ("mymaster".to_owned(), nodes.collect());
+        let address = Address::Sentinel(Sentinel { master, database: 0, nodes, tls: None });
+        stores(&Settings { address, ..standalone(0) }, limits).await
     }
 
     vmcp_compose::contract!(fresh, unless skipped);

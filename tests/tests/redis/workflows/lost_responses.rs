@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc};
 use vmcp_compose::store::contract::TestStore;
 use vmcp_compose::{
     Change, DefinitionHash, RunId, RunRecord, RunResult, RunStatus, StoreError, StoreLimits,
@@ -74,6 +77,88 @@ async fn step_with_lost_response_is_taken_once() {
     assert_eq!(read.result, Some(RunResult::Completed(Arc::new(json!({"done": true})))));
     assert_eq!(store.counts().await.unwrap().runs, 1);
     assert!(!cut.load(Ordering::SeqCst), "each loss happened");
+}
+
+/// Network between a store and Redis. The next request after `holds` is set is delivered once `deliver` is notified, and its
+/// connection breaks; each response to such a request is sent to the returned channel.
+async fn delaying(
+    server: u16,
+    holds: Arc<AtomicBool>,
+    deliver: Arc<Notify>,
+) -> (u16, mpsc::UnboundedReceiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (responses, received) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let (holds, deliver) = (Arc::clone(&holds), Arc::clone(&deliver));
+            let responses = responses.clone();
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+                let held = {
+                    let (mut from_near, mut to_near) = near.split();
+                    let (mut from_far, mut to_far) = far.split();
+                    let forth = async {
+                        let mut buffer = vec![0; 65_536];
+                        loop {
+                            let length = from_near.read(&mut buffer).await.unwrap_or_default();
+                            if length == 0 || holds.swap(false, Ordering::SeqCst) {
+                                return buffer[..length].to_vec();
+                            }
+                            to_far.write_all(&buffer[..length]).await.unwrap();
+                        }
+                    };
+                    tokio::select! {
+                        held = forth => held,
+                        _ = copy(&mut from_far, &mut to_near) => Vec::new(),
+                    }
+                };
+                drop(near);
+                if held.is_empty() {
+                    return;
+                }
+                deliver.notified().await;
+                far.write_all(&held).await.unwrap();
+                let mut buffer = [0; 256];
+                let length = far.read(&mut buffer).await.unwrap();
+                _ = responses.send(String::from_utf8_lossy(&buffer[..length]).into_owned());
+            });
+        }
+    });
+    (port, received)
+}
+
+#[tokio::test]
+async fn delayed_write_changes_nothing() {
+    if skipped() {
+        return;
+    }
+    let server = Redis::start(&[]).await.unwrap();
+    let (holds, deliver) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+    let (port, mut responses) =
+        delaying(server.port, Arc::clone(&holds), Arc::clone(&deliver)).await;
+    let TestStore { store, .. } = stores(&standalone(port), StoreLimits::default()).await;
+    let lease = store.create(record("a"), started(0)).await.unwrap();
+    // The source of the script is sent here.
+    store.commit(&lease, started(1)).await.unwrap();
+    let read = async || store.read(&owner(), &RunId::new("a")).await.unwrap();
+    for (releases, expected) in [(false, "ok"), (true, "superseded")] {
+        holds.store(true, Ordering::SeqCst);
+        // The store repeats the request on another connection.
+        store.commit(&lease, started(2)).await.unwrap();
+        assert!(!holds.load(Ordering::SeqCst));
+        if releases {
+            store.release(&lease);
+            while read().await.status == RunStatus::Running {
+                tokio::task::yield_now().await;
+            }
+        }
+        let before = read().await;
+        deliver.notify_one();
+        let response = responses.recv().await.unwrap();
+        assert!(response.contains(expected), "{response}");
+        assert_eq!(read().await, before);
+    }
 }
 
 #[tokio::test]
