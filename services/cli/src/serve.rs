@@ -1,5 +1,7 @@
 //! `vmcp serve`.
 
+mod peers;
+
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -15,8 +17,11 @@ use vmcp_config::{Duration, File};
 use vmcp_core::set_worker_count;
 use vmcp_seal::SealKeyFiles;
 use vmcp_server::parts::{AuditOptions, ServerInfo};
-use vmcp_server::serve::{AdminToken, Options, ServeError, Server, default_budget};
+use vmcp_server::serve::{
+    AdminToken, Options, PeerError, PeerOptions, ServeError, Server, default_budget,
+};
 
+use self::peers::PeerArgs;
 use super::arguments::{
     address, admin_token, attribute, host_name, origin, positive, positive_number, seal_key,
     threads,
@@ -89,10 +94,11 @@ pub(crate) struct Serve {
     /// A file with a key, such as from `openssl rand -hex 32`, or a directory of such files, the newest name first. Keys
     /// seal what clients carry between requests, so that each replica with the same keys accepts it. All keys open; a new
     /// one seals five minutes after its file was written. To rotate, put the new key first. Changed files are read again.
-    /// Repeatable. Without a key, the server generates one at each start. Runs of composite tools are in the memory of one
-    /// process; keys do not share them.
+    /// Repeatable. Without a key, the server generates one at each start.
     #[arg(long, value_name = "FILE", value_parser = seal_key)]
     seal_key: Vec<PathBuf>,
+    #[command(flatten)]
+    peers: PeerArgs,
     /// Number of trusted reverse proxies; selects the client address from X-Forwarded-For. Audit events show this
     /// address, and the limits of the authorization server, of sessions, of buffered bytes and of concurrent requests
     /// count by it.
@@ -121,11 +127,12 @@ enum AuditOverflow {
 impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.check()?;
+        let peers = self.peers.options(!self.seal_key.is_empty())?;
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
         let threads = threads.unwrap_or(NonZeroUsize::MIN);
         // Other components allocate per-worker state, so the count must be set first.
         set_worker_count(threads.get());
-        block_on(self.serve(threads))
+        block_on(self.serve(threads, peers))
     }
 
     /// Checks options that belong together.
@@ -140,7 +147,7 @@ impl Serve {
         }
     }
 
-    async fn serve(self, threads: NonZeroUsize) -> Result<(), Failure> {
+    async fn serve(self, threads: NonZeroUsize, peers: Option<PeerOptions>) -> Result<(), Failure> {
         let loaded = self.config.require_started(&self.telemetry_attribute)?;
         let LoadedConfig { text, named, file, parts, warnings, egress } = loaded;
         self.check_attributes(&file)?;
@@ -153,7 +160,8 @@ impl Serve {
         }
         let stop = stop_signal();
         let info = parts.info.clone();
-        let (config, options) = self.into_options(threads);
+        let (config, mut options) = self.into_options(threads);
+        options.peers = peers;
         let path = config.path().to_owned();
         let server = Server::start(parts, egress, options).await.map_err(|e| start_failure(&e))?;
         let address = server.address().map_err(|error| Failure::Error(error.to_string()))?;
@@ -195,6 +203,7 @@ impl Serve {
             admin_token_file,
             allow_anonymous_network,
             seal_key,
+            peers: _,
             trusted_proxies,
             audit_overflow,
             log_format: _,
@@ -224,6 +233,7 @@ impl Serve {
             drain: drain.into(),
             threads: Some(threads),
             seal_keys: SealKeyFiles::new(seal_key),
+            peers: None,
             audit_options: AuditOptions { trusted_proxies, overflow },
             limits,
             set_debug: log::set_debug,
@@ -247,8 +257,14 @@ pub(crate) fn start_failure(error: &ServeError) -> Failure {
         ServeError::AdminListen { address, source } if source.kind() == ErrorKind::AddrInUse => {
             in_use(address, "--admin-listen")
         }
+        ServeError::Peers(PeerError::Listen { address, source })
+            if source.kind() == ErrorKind::AddrInUse =>
+        {
+            in_use(address, "--peer-listen")
+        }
         ServeError::Listen { .. }
         | ServeError::AdminListen { .. }
+        | ServeError::Peers(_)
         | ServeError::Thread(_)
         | ServeError::SealKeys(_)
         | ServeError::SessionStorage(_)

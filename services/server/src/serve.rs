@@ -4,6 +4,7 @@ mod admin;
 mod drain;
 mod gauges;
 mod memory_limit;
+mod peers;
 mod reload;
 mod seal_keys;
 
@@ -30,6 +31,8 @@ use vmcp_seal::{KeyRing, SealKeyFiles};
 pub use self::admin::AdminAddress;
 use self::drain::drain;
 pub use self::memory_limit::default_budget;
+use self::peers::BoundPeers;
+pub use self::peers::{PeerError, PeerOptions};
 pub use self::reload::NamedFiles;
 use self::seal_keys::SealKeyWatch;
 pub use self::seal_keys::{SealKeysError, check_seal_keys};
@@ -38,7 +41,7 @@ pub use crate::auth_server::AuthServerError;
 use crate::auth_server::AuthServerRuntime;
 pub use crate::exposure::{Exposure, ExposureError};
 use crate::parts::{
-    AuditOptions, AuthServerParts, Parts, SessionStorageError, SessionStorageParts,
+    AuditOptions, AuthServerParts, IncomingAuth, Parts, SessionStorageError, SessionStorageParts,
 };
 use crate::routes::{AdminAccess, Routes, ServerState, StaticState};
 pub use crate::routes::{AdminToken, AdminTokenError};
@@ -79,6 +82,8 @@ pub struct Options {
     /// Files with keys that seal what clients carry between requests, the newest first (see [`vmcp_seal::KeyRing`]). Without keys, the
     /// process generates a random one that no other replica knows.
     pub seal_keys: SealKeyFiles,
+    /// Forwarding of requests between replicas with the same keys; `None` forwards nothing.
+    pub peers: Option<PeerOptions>,
     /// Audit options.
     pub audit_options: AuditOptions,
     /// Limits of the aggregating service.
@@ -104,6 +109,7 @@ impl Default for Options {
             drain: Duration::from_secs(10),
             threads: None,
             seal_keys: SealKeyFiles::default(),
+            peers: None,
             audit_options: AuditOptions::default(),
             limits: Limits::default(),
             set_debug: |_| {},
@@ -121,6 +127,7 @@ pub struct Server {
     egress: Egress,
     connections: ConnectionServer,
     seal_key_watch: Option<SealKeyWatch>,
+    peers: Option<BoundPeers>,
 }
 
 /// Error that prevents a server from starting.
@@ -154,6 +161,9 @@ pub enum ServeError {
     /// The storage of sessions cannot be used (`sessionStorage`).
     #[error(transparent)]
     SessionStorage(#[from] SessionStorageError),
+    /// Other replicas cannot connect.
+    #[error(transparent)]
+    Peers(#[from] PeerError),
     /// The audit file cannot be written (`audit.logFile`).
     #[error("audit.logFile: {0}")]
     Audit(#[from] vmcp_audit_log::OpenError),
@@ -172,8 +182,7 @@ impl Server {
     /// Returns an error if an address is unavailable, or if the random generator of the operating system fails.
     pub async fn start(parts: Parts, egress: Egress, options: Options) -> Result<Self, ServeError> {
         let address = options.address;
-        let exposure = Exposure { address, allow_anonymous: options.allow_anonymous_network };
-        exposure.check(&parts.incoming_auth)?;
+        let exposure = exposure(&options, &parts.incoming_auth)?;
         let listener = bind(address).await?;
         let admin = admin::listen(&options).await?;
         let Parts {
@@ -195,9 +204,9 @@ impl Server {
         let audit_pipeline = audit.map(|it| it.start(options.audit_options)).transpose()?;
         let budget = budget(&options);
         let mut limits = Limits { byte_budget: Some(budget.clone()), ..options.limits.clone() };
-        let ring = seal_keys::key_ring(&settings.name, &options.seal_keys, limits.clock.clone())?;
-        let seal_key_watch = seal_keys::watch(ring.clone(), options.seal_keys.clone());
+        let (ring, seal_key_watch) = key_ring(&settings.name, &options)?;
         let session_storage = start_storage(session_storage, &ring, &mut limits).await?;
+        let peers = bind_peers(&options, &ring, &mut limits).await?;
         let gateway = Gateway::new(settings, limits, ring);
         let decode = DecodeLayer::new().max_body_size(options.message_bytes).budget(budget.clone());
         let state = StaticState {
@@ -211,6 +220,7 @@ impl Server {
             budget,
             gateway,
             session_storage,
+            peers: peers.as_ref().map(|peers| peers.client.clone()),
             auth_audit,
             log: crate::request_log::RequestLogLayer::default(),
             audit_options: options.audit_options,
@@ -228,7 +238,7 @@ impl Server {
         let access = access(&options);
         let routes = Routes { peer: address, shared, access, is_admin: false, permit: None };
         let connections = connection_server(connections, &options)?;
-        Ok(Self { listener, admin, routes, options, egress, connections, seal_key_watch })
+        Ok(Self { listener, admin, routes, options, egress, connections, seal_key_watch, peers })
     }
 
     /// Returns the address of the main listener, with the actual port if port 0 was requested.
@@ -255,15 +265,32 @@ impl Server {
 
     /// Accepts connections until `stop` is ready, then shuts down gracefully.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, admin, routes, options, egress: _, connections, seal_key_watch } =
-            self;
+        let Self {
+            listener,
+            admin,
+            routes,
+            options,
+            egress: _,
+            connections,
+            seal_key_watch,
+            peers,
+        } = self;
         let _seal_key_watch = seal_key_watch;
         let _admin = admin.map(|listener| admin::start(listener, &routes));
         let new_service =
             |Peer { address, permit }| Routes { peer: address, permit, ..routes.clone() };
+        let peers = peers.map(|peers| peers.run(Arc::clone(&routes.shared)));
         let graceful = connections.run(listener, new_service, stop).await;
-        drain(&routes.shared, graceful, options.drain).await;
+        drain(&routes.shared, graceful, peers, options.drain).await;
     }
+}
+
+/// Checks that the callers of a network address are authenticated.
+fn exposure(options: &Options, incoming_auth: &IncomingAuth) -> Result<Exposure, ExposureError> {
+    let allow_anonymous = options.allow_anonymous_network;
+    let exposure = Exposure { address: options.address, allow_anonymous };
+    exposure.check(incoming_auth)?;
+    Ok(exposure)
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
@@ -282,6 +309,29 @@ async fn start_storage(
     limits.session_storage = Some(sessions);
     limits.workflow_store = workflows;
     Ok(Some(storage))
+}
+
+/// Reads the keys, and starts to watch their files.
+fn key_ring(
+    name: &str,
+    options: &Options,
+) -> Result<(KeyRing, Option<SealKeyWatch>), SealKeysError> {
+    let (files, clock) = (&options.seal_keys, options.limits.clock.clone());
+    let ring = seal_keys::key_ring(name, files, clock)?;
+    let watch = seal_keys::watch(ring.clone(), files.clone());
+    Ok((ring, watch))
+}
+
+/// Binds the listener for other replicas, if there is one, and gives its client to the aggregating service.
+async fn bind_peers(
+    options: &Options,
+    ring: &KeyRing,
+    limits: &mut Limits,
+) -> Result<Option<BoundPeers>, PeerError> {
+    let Some(peers) = &options.peers else { return Ok(None) };
+    let peers = BoundPeers::bind(peers, ring).await?;
+    limits.peers = Some(peers.client.clone());
+    Ok(Some(peers))
 }
 
 fn budget(options: &Options) -> ByteBudget {

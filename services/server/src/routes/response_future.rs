@@ -5,12 +5,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::{Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use serde_json::json;
 use tokio::task::JoinHandle;
+use tower_service::Service;
 use vmcp_core::Body;
 
-use super::json_response;
+use super::{RequestBody, ServerState, json_response};
 use crate::stack::BoxResponseFuture;
 use crate::stream_scope::StreamScope;
 
@@ -27,6 +28,15 @@ pub(crate) enum EndpointFuture {
     Immediate(Option<Response<Body>>),
     /// Response that a blocking thread renders.
     Blocking(JoinHandle<Response<Body>>),
+}
+
+impl EndpointFuture {
+    /// Passes a request to the MCP endpoint.
+    pub(crate) fn mcp(shared: &ServerState, is_get: bool, request: Request<RequestBody>) -> Self {
+        let reloadable = shared.reloadable.load();
+        let future = reloadable.mcp.clone().call(request);
+        Self::Stack { future, scope: Some(reloadable.streams.clone()), is_get }
+    }
 }
 
 impl Future for EndpointFuture {

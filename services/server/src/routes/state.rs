@@ -15,6 +15,7 @@ use vmcp_decode::DecodeLayer;
 use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp_legacy_sse::ClientTable;
 use vmcp_listener::Connections;
+use vmcp_peer::PeerClient;
 use vmcp_telemetry_export::Telemetry;
 
 use super::{RequestBody, json_response};
@@ -69,6 +70,8 @@ pub(crate) struct StaticState {
     pub(crate) gateway: Gateway,
     /// Storage that replicas share, if one is configured.
     pub(crate) session_storage: Option<SharedStorage>,
+    /// Client for requests to other replicas.
+    pub(crate) peers: Option<PeerClient>,
     /// Recorder of the authorization server's audit events.
     pub(crate) auth_audit: Arc<AuthAuditRecorder>,
     pub(crate) audit_options: AuditOptions,

@@ -3,8 +3,9 @@
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use vmcp_aggregate::Gateway;
-use vmcp_aggregate::status::{OptimizerReport, Report, SearchCounts, WorkflowCounts};
+use vmcp_aggregate::status::{ForwardCount, OptimizerReport, Report, SearchCounts, WorkflowCounts};
 use vmcp_core::{Body, Generation};
+use vmcp_peer::{PeerClient, PeerCounts};
 use vmcp_telemetry_export::Telemetry;
 
 use super::{ServerState, backends, json_response};
@@ -83,6 +84,7 @@ impl ServerState {
             "detached_calls": report.detached_calls,
             "detached_calls_ended": report.detached_calls_ended,
             "connections": self.connections.count(),
+            "peers": self.state.peers.as_ref().map(|client| peers(client, &self.state.gateway)),
             "workflows": workflows(&self.state.gateway),
             "optimizer": self.state.gateway.optimizer().map(optimizer),
             "session_storage": self.state.session_storage.as_ref().map_or_else(
@@ -134,6 +136,26 @@ fn optimizer(report: OptimizerReport) -> Value {
         "baseline_tokens": baseline_tokens,
         "returned_tokens": returned_tokens,
         "embedding_service": embedding_service,
+    })
+}
+
+/// Returns the numbers of connections to other replicas, and of forwarded requests.
+fn peers(client: &PeerClient, gateway: &Gateway) -> Value {
+    let PeerCounts { outgoing, incoming, known } = client.counts();
+    let forwarded: Vec<Value> = gateway
+        .forward_counts()
+        .into_iter()
+        .filter(|count| count.requests > 0)
+        .map(|ForwardCount { kind, outcome, requests }| {
+            json!({ "kind": kind, "outcome": outcome, "requests": requests })
+        })
+        .collect();
+    json!({
+        "address": client.own().address().to_string(),
+        "known_replicas": known,
+        "connections_outgoing": outgoing,
+        "connections_incoming": incoming,
+        "forwarded": forwarded,
     })
 }
 

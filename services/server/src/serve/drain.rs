@@ -5,15 +5,23 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use hyper_util::server::graceful::GracefulShutdown;
+use tokio::time::Instant;
 use vmcp_audit_log::LogHandle;
 
+use super::peers::RunningPeers;
 use crate::routes::ServerState;
 
 /// Time limit for writing the last audit events and measurements at shutdown.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Completes requests under way. Connections are closed after `limit`.
-pub(super) async fn drain(shared: &ServerState, graceful: GracefulShutdown, limit: Duration) {
+pub(super) async fn drain(
+    shared: &ServerState,
+    graceful: GracefulShutdown,
+    peers: Option<RunningPeers>,
+    limit: Duration,
+) {
+    let began = Instant::now();
     shared.draining.store(true, Ordering::Release);
     // Streams of this transport come first: they would otherwise reopen their inner streams.
     shared.state.legacy_sse.drain();
@@ -24,6 +32,10 @@ pub(super) async fn drain(shared: &ServerState, graceful: GracefulShutdown, limi
     let ending = join(graceful.shutdown(), shared.state.gateway.wait_for_tasks());
     if tokio::time::timeout(limit, ending).await.is_err() {
         tracing::warn!("drain timeout elapsed with open connections or running tasks");
+    }
+    // After the calls that wait for what other replicas forward.
+    if let Some(peers) = peers {
+        peers.stop(limit.saturating_sub(began.elapsed())).await;
     }
     shared.state.gateway.close().await;
     if let Some(audit_pipeline) = &shared.reloadable.load_full().audit_pipeline {
