@@ -3,6 +3,7 @@
 mod backend_sessions;
 mod endings;
 mod outages;
+mod random;
 mod streams;
 
 use std::sync::Arc;
