@@ -169,6 +169,12 @@ impl Redis {
         }
     }
 
+    /// Returns the number of the database. Channels do not belong to one.
+    #[must_use]
+    pub fn database(&self) -> u32 {
+        self.0.dialer.database
+    }
+
     /// Subscribes to `channel` on the server of `key`.
     #[must_use]
     pub fn subscribe(&self, key: impl Into<String>, channel: impl Into<String>) -> Subscription {

@@ -9,16 +9,17 @@ use vmcp_session::{OwnerDigest, SessionKey, TOMBSTONE_LIFETIME};
 const GRACE: Duration = Duration::from_mins(1);
 
 /// Arguments of a script, after those of all scripts: the replica, the time to live of records, the time in which a use counts,
-/// and the lifetime of tombstones.
+/// the lifetime of tombstones, and the channel.
 pub(crate) struct Arguments(Vec<Vec<u8>>);
 
 impl Arguments {
-    pub(crate) fn new(replica: &str, ttl: Duration) -> Self {
+    pub(crate) fn new(replica: &str, ttl: Duration, channel: &str) -> Self {
         Self(Vec::with_capacity(12))
             .text(replica)
             .text(millis(ttl + GRACE))
             .text(millis(ttl + ttl / 4))
             .text(TOMBSTONE_LIFETIME.as_secs().to_string())
+            .text(channel)
     }
 
     pub(crate) fn text(mut self, text: impl AsRef<[u8]>) -> Self {

@@ -37,13 +37,13 @@ pub(crate) enum Effect {
 }
 
 impl Inner {
-    /// Channel of the messages.
+    /// Channel of the messages. It names the database, because all databases of a server have the same channels.
     pub(crate) fn channel(&self) -> String {
-        format!("{}events", self.prefix)
+        format!("{}events:{}", self.prefix, self.redis.database())
     }
 
     pub(crate) fn arguments(&self) -> Arguments {
-        Arguments::new(&self.replica.name, self.ttl)
+        Arguments::new(&self.replica.name, self.ttl, &self.channel())
     }
 
     /// Runs the script of a step, in one round trip.

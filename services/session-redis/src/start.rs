@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use vmcp_redis::{Error, Idempotency, Subscription, cmd};
 
-use crate::arguments::Arguments;
 use crate::inner::Inner;
 use crate::message::Message;
 
@@ -70,7 +69,7 @@ impl Inner {
             Error::CommandFailed { code, .. } if &*code == "OOM" => StartError::Full,
             error => StartError::Redis(error),
         };
-        let arguments = Arguments::new(&self.replica.name, self.ttl);
+        let arguments = self.arguments();
         let run =
             self.redis.run(&self.scripts.probe, &self.prefix, &arguments, Idempotency::Idempotent);
         let reply = run.await.map_err(|error| denied("EVALSHA", error))?;

@@ -1,7 +1,7 @@
 -- Shared by all scripts. KEYS[1] is the prefix of all keys and puts them into one slot. Times are those of this server.
 local P, me = KEYS[1], ARGV[1]
 local ttl, window, lifetime = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local A = { unpack(ARGV, 5) }
+local channel, A = ARGV[5], { unpack(ARGV, 6) }
 local call, FORMAT = redis.call, '1'
 
 -- Largest integer that scores and Lua represent exactly.
@@ -18,7 +18,7 @@ local function now()
 end
 
 local function publish(message)
-  call('PUBLISH', P .. 'events', FORMAT .. ' ' .. message)
+  call('PUBLISH', channel, FORMAT .. ' ' .. message)
 end
 
 -- Returns whether a session has ended, by its own tombstone or by one of all earlier sessions of its owner.

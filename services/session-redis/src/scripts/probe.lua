@@ -7,7 +7,7 @@ local commands = {
   { 'ZADD', set, 1, 'x' }, { 'PEXPIRE', set, 1000 }, { 'ZSCORE', set, 'x' }, { 'ZMSCORE', set, 'x' },
   { 'ZRANGE', set, 0, -1 }, { 'ZREVRANGEBYSCORE', set, 1, 0 }, { 'ZRANGEBYSCORE', set, 0, 1 },
   { 'ZREM', set, 'y' }, { 'ZREMRANGEBYSCORE', set, 2, 3 }, { 'ZPOPMIN', set },
-  { 'PUBLISH', P .. 'probe', '' }, { 'DEL', hash, set },
+  { 'PUBLISH', channel, '' }, { 'DEL', hash, set },
 }
 for _, command in ipairs(commands) do
   local answer = redis.pcall(unpack(command))

@@ -181,7 +181,7 @@ async fn dropped_storage_leaves_channel() {
     let server = Redis::start(&[]).await.unwrap();
     let prefix = key_prefix();
     let storage = start(&standalone(server.port), &prefix).await.unwrap();
-    let channel = format!("{prefix}{{sessions}}:events");
+    let channel = format!("{prefix}{{sessions}}:events:0");
     let subscribers = ["PUBSUB", "NUMSUB", &*channel];
     server.until(&subscribers, "\n1").await.unwrap();
     drop(storage);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 use vmcp_core::Identity;
+use vmcp_redis::{Address, Node, Settings};
 use vmcp_session::{
     Liveness, OwnerDigest, SessionKey, SessionStorage, StorageError, TOMBSTONE_LIFETIME,
 };
@@ -152,4 +153,28 @@ async fn keys_expire_with_their_sessions() {
     assert_eq!(server.cli(&["PTTL", format]).await.unwrap().trim(), "-1");
     let ids = server.cli(&["ZRANGE", owner, "0", "-1"]).await.unwrap();
     assert_eq!(ids.trim(), session.id.to_string());
+}
+
+#[tokio::test]
+async fn databases_of_one_server_are_separate() {
+    if skipped() {
+        return;
+    }
+    let server = Redis::start(&[]).await.unwrap();
+    let prefix = key_prefix();
+    let start_in = async |database| {
+        let address = Address::Database(Node::new("127.0.0.1", server.port), database);
+        start(&Settings { address, ..standalone(0) }, &prefix).await.unwrap()
+    };
+    let [storage, replica, other] = [start_in(1).await, start_in(1).await, start_in(2).await];
+    let session = session();
+    other.create(&session).await.unwrap();
+    other.announce("other");
+    storage.announce("storage");
+    storage.end(&session).await.unwrap();
+    until_ended(&*replica, &session).await;
+    until(Duration::from_secs(5), || replica.replicas().len() == 1).await;
+    assert_eq!(replica.replicas(), [Box::<str>::from("storage")]);
+    assert!(other.replicas().is_empty() && !other.has_ended(&session));
+    assert!(!other.restore(&session).await.unwrap().is_lost);
 }

@@ -100,7 +100,7 @@ async fn messages_beside_unreadable_ones_arrive() {
     let settings = standalone(server.port);
     let storage = start(&settings, &prefix).await.unwrap();
     let replica = start(&settings, &prefix).await.unwrap();
-    let channel = format!("{prefix}{{sessions}}:events");
+    let channel = format!("{prefix}{{sessions}}:events:0");
     let long = "x".repeat(100_000);
     for message in ["", "2 end 1 x", "1 end 1 * x 1", "1 beat", &long] {
         server.cli(&["PUBLISH", &channel, message]).await.unwrap();
