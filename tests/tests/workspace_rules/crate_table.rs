@@ -136,6 +136,11 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
     ),
     ("vmcp-api", "operator/api", AllowedDependencies::Only(&["vmcp-config"])),
     ("vmcp-structural-schema", "operator/schema", AllowedDependencies::Only(&[])),
+    (
+        "vmcp-kube-fixture",
+        "operator/fixture",
+        AllowedDependencies::Only(&["vmcp-structural-schema"]),
+    ),
     ("vmcp-server", "services/server", AllowedDependencies::AllAbove),
     ("vmcp-demo", "services/demo", AllowedDependencies::Only(&[])),
     ("vmcp", "services/cli", AllowedDependencies::AllAbove),

@@ -2,6 +2,8 @@
 //
 //	cd tests/tools/kubernetes
 //	go run . schema > ../../../operator/schema/tests/it/vectors.json
+//	go run . types > ../../../operator/fixture/src/types/builtin.json
+//	go run . apply > ../../../operator/fixture/src/apply/vectors.json
 package main
 
 import (
@@ -12,11 +14,13 @@ import (
 
 var commands = map[string]func() any{
 	"schema": schemaVectors,
+	"types":  typeTable,
+	"apply":  applyVectors,
 }
 
 func main() {
 	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: kubernetes-vectors schema")
+		fmt.Fprintln(os.Stderr, "usage: kubernetes-vectors schema|types|apply")
 		os.Exit(2)
 	}
 	encoder := json.NewEncoder(os.Stdout)
