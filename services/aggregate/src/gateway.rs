@@ -1,7 +1,7 @@
 //! The gateway service: construction, reload and shutdown.
 
 mod backend_events;
-mod response_future;
+mod session_messages;
 mod workflow_runs;
 
 use std::convert::Infallible;
@@ -18,10 +18,10 @@ use vmcp_compose::Jitter;
 use vmcp_core::{Body, CallerPermissions, Generation};
 use vmcp_optimize::{Embedder, Query, SearchResult, View};
 use vmcp_seal::KeyRing;
-use vmcp_session::{SessionSeal, SessionStorage};
+use vmcp_session::SessionSeal;
 
 use self::backend_events::apply_events;
-pub use self::response_future::ResponseFuture;
+use self::session_messages::follow_storage;
 use crate::authorizer::{AuthorizerSlot, CallerAuthorizer};
 use crate::backend::per_caller::PerCallerCatalogs;
 use crate::backend::tasks::{BackendTasks, EndedBackend};
@@ -32,16 +32,14 @@ use crate::call::CallContext;
 use crate::catalog::{ByGeneration, Kind};
 use crate::catalog_store::{CatalogStore, Reload};
 use crate::dispatch::Dispatcher;
+pub use crate::dispatch::ResponseFuture;
 use crate::notify::listeners::Listeners;
 use crate::notify::notification_filter::NotificationFilter;
 use crate::notify::notifier::ClientNotifier;
 use crate::replicas::Replicas;
 use crate::seal::Seal;
-use crate::session::shared::access::SharedSessions;
-use crate::session::shared::events::apply_messages;
-use crate::session::shared::upkeep::keep_records;
 use crate::session::stateless_sessions::StatelessSessions;
-use crate::session::store::SessionStore;
+use crate::session::store::{SessionStore, SharedSessions};
 use crate::settings::{Limits, Settings};
 use crate::status;
 use crate::stream::detached::{ClientBudgets, DetachedBudget};
@@ -147,17 +145,6 @@ fn sessions(limits: &Limits, ring: &KeyRing, catalogs: &Arc<CatalogStore>) -> Se
     let store = store.with_seal(seal, limits.peers.clone());
     let Some(storage) = &limits.session_storage else { return store };
     store.with_storage(SharedSessions::new(Arc::clone(storage), Arc::downgrade(catalogs)))
-}
-
-/// Starts the tasks of sessions that replicas share.
-fn follow_storage(
-    storage: &dyn SessionStorage,
-    session_ttl: Duration,
-    dispatcher: &Dispatcher,
-) -> [AbortHandle; 2] {
-    let messages = apply_messages(Arc::clone(&dispatcher.context), storage.events());
-    let upkeep = keep_records(Arc::downgrade(&dispatcher.sessions), session_ttl);
-    [tokio::spawn(messages).abort_handle(), tokio::spawn(upkeep).abort_handle()]
 }
 
 /// Removes ended and expired state, and ends runs without answers.

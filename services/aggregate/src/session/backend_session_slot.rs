@@ -19,7 +19,6 @@ use vmcp_core::{BoxError, RequestContext};
 
 pub(crate) use self::mark::PendingMarks;
 use self::shared_entry::SharedEntry;
-pub(crate) use self::shared_entry::entry_of;
 use super::leases::{Lease, Leases};
 use super::shared::SharedSession;
 use crate::backend::BackendHandle;

@@ -1,10 +1,8 @@
 //! Session of a client in a storage that replicas share.
 
-pub(crate) mod access;
 pub(super) mod backend_entry;
-pub(crate) mod events;
-pub(crate) mod follow;
-pub(crate) mod upkeep;
+pub(super) mod backend_sessions;
+mod follow;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,9 @@
 //! Store of the sessions of stateful clients.
 
+mod departures;
+mod keep_records;
+mod shared_access;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +14,8 @@ use vmcp_seal::RandomError;
 use vmcp_session::{EndedSessions, OpenedSessionId, SessionId, SessionLimitError, SessionSeal};
 use vmcp_session::{RemovedSession, Sessions, StorageError, split};
 
-use super::shared::access::{PendingAccess, SharedSessions};
+pub(crate) use self::keep_records::keep_records;
+pub(crate) use self::shared_access::{PendingAccess, SharedSessions};
 use super::{IdForm, Session, SessionEnd};
 use crate::backend::BackendHandle;
 use crate::backend::error::storage_rejection;

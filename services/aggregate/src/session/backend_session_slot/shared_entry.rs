@@ -9,6 +9,7 @@ use super::{BackendSessionSlot, LevelSource};
 use crate::backend::handshake::{BackendSession, ClientInfo};
 use crate::session::shared::SharedSession;
 use crate::session::shared::backend_entry::{decode, encode};
+use crate::session::shared::backend_sessions::entry_of;
 
 /// Maximum number of attempts to enter a session while other replicas replace the entry.
 const MAX_ATTEMPTS: usize = 4;
@@ -123,10 +124,4 @@ impl BackendSessionSlot {
         *known = own;
         !is_equal
     }
-}
-
-/// Returns the entry of a backend.
-pub(crate) fn entry_of<'a>(record: &'a SessionRecord, backend: &str) -> Option<&'a BackendEntry> {
-    let entry = record.backend_sessions.iter().find(|(name, _)| **name == *backend);
-    entry.map(|(_, entry)| entry)
 }

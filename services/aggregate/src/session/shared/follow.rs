@@ -1,18 +1,18 @@
 //! Application of a record that this or another replica has changed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use vmcp_core::lock;
 use vmcp_session::{EntryTag, SessionRecord, StorageError};
 
-use super::upkeep::backend;
+use super::backend_sessions::{backend, entry_of};
 use crate::catalog_store::CatalogStore;
-use crate::session::backend_session_slot::entry_of;
 use crate::session::{BackendSessionSlot, Session};
 
 impl Session {
     /// Returns the tags of the record's entries that this replica uses.
-    pub(super) fn entry_tags(&self) -> Vec<EntryTag> {
+    pub(crate) fn entry_tags(&self) -> Vec<EntryTag> {
         lock(&self.backend_slots).iter().filter_map(|slot| slot.entry_tag()).collect()
     }
 
@@ -76,6 +76,20 @@ impl Session {
                 shared.set_holds_stream(was_held);
                 Err(error)
             }
+        }
+    }
+
+    /// Ends the notification stream, because another replica has it now.
+    pub(crate) fn release_stream(&self) {
+        let Some(shared) = &self.shared else { return };
+        shared.set_holds_stream(false);
+        for slot in self.backend_slots() {
+            slot.stop_listening();
+        }
+        // Set before the stream is removed: the next one belongs to a client that was elsewhere.
+        self.may_have_missed.store(true, Ordering::Relaxed);
+        if let Some(streams) = self.existing_streams() {
+            streams.end_standing();
         }
     }
 }

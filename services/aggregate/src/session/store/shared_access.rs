@@ -5,14 +5,15 @@ use std::sync::{Arc, Weak};
 
 use vmcp_core::{Caller, Identity, SingleFlight};
 use vmcp_session::{
-    Liveness, OpenedSessionId, OwnerDigest, SessionId, SessionKey, SessionRecord, SessionStorage,
-    StorageError,
+    Liveness, OpenedSessionId, OwnerDigest, RemovedSession, SessionId, SessionKey, SessionRecord,
+    SessionStorage, StorageError,
 };
 
-use super::SharedSession;
-use super::upkeep::{Departures, end_backend_sessions};
+use super::departures::{Departures, leave};
+use super::{SessionAccess, SessionError, SessionStore};
 use crate::catalog_store::CatalogStore;
-use crate::session::store::{SessionAccess, SessionError, SessionStore};
+use crate::session::shared::SharedSession;
+use crate::session::shared::backend_sessions::end_backend_sessions;
 use crate::session::{Session, SessionEnd};
 
 /// Sessions in a storage that replicas share.
@@ -82,6 +83,21 @@ impl SharedSessions {
 
     pub(crate) fn ended(&self) -> usize {
         self.storage.ended()
+    }
+
+    /// Forgets a session that was idle or evicted. Its sessions at the backends end if no other replica uses the session.
+    pub(crate) fn release(&self, removed: &RemovedSession<Session>) {
+        let RemovedSession { state: session, was_used } = removed;
+        session.end(SessionEnd::Released);
+        // The client of a session that was never used may have yet to begin. Its record would count as lost.
+        let Some(record) = session.shared().filter(|_| *was_used).cloned() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Some(departure) = self.departures.begin(record.key.id) else {
+            tracing::debug!("too many sessions are left at the same time");
+            return;
+        };
+        let (caller, catalogs) = (session.caller(), self.catalogs.clone());
+        runtime.spawn(leave(record, caller, catalogs, departure));
     }
 }
 
@@ -201,9 +217,34 @@ impl SessionStore {
     }
 
     /// Ends a session that ended at another replica.
-    pub(super) fn end_elsewhere(&self, id: SessionId) {
+    pub(crate) fn end_elsewhere(&self, id: SessionId) {
         if let Some(session) = self.sessions.take(id) {
             session.end(SessionEnd::EndedElsewhere);
         }
+    }
+
+    /// Ends the owner's sessions that began until a time, in seconds since 1970.
+    pub(crate) fn end_all_elsewhere(&self, owner: OwnerDigest, until: u64) {
+        let mut ended = Vec::new();
+        self.for_each(|session| {
+            let key = session.shared().map(|shared| shared.key);
+            ended.extend(key.filter(|key| key.owner == owner && key.issued_at <= until));
+        });
+        for key in ended {
+            self.end_elsewhere(key.id);
+        }
+    }
+
+    /// Ends the notification stream of a session whose client has it at another replica now.
+    pub(crate) fn release_stream(&self, id: SessionId) {
+        if let Some(session) = self.sessions.find(id) {
+            session.release_stream();
+        }
+    }
+
+    /// Returns a session whose client has its notification stream here.
+    pub(crate) fn with_stream(&self, id: SessionId) -> Option<Arc<Session>> {
+        let session = self.sessions.find(id)?;
+        session.shared()?.holds_stream().then_some(session)
     }
 }

@@ -13,13 +13,13 @@ use tokio::time::timeout;
 use tracing::Instrument;
 use vmcp_core::Body;
 
+use super::{DispatchOutcome, Dispatcher};
 use crate::call::Call;
-use crate::dispatch::{DispatchOutcome, Dispatcher};
 
 /// Contract of [`Future::poll`].
 const POLLED: &str = "a future is not polled after it is ready";
 
-/// Response future of [`Gateway`](super::Gateway).
+/// Response future of [`Gateway`](crate::Gateway).
 pub struct ResponseFuture(Kind);
 
 enum Kind {
