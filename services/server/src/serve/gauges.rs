@@ -38,6 +38,7 @@ pub(super) fn register(shared: &Arc<ServerState>, egress: &Egress) {
         counts.map_or(0, |counts| counts.dropped + counts.failed)
     });
     issuer(shared, telemetry);
+    peers(shared, telemetry);
     let open = egress.clone();
     telemetry.observe(&names::POOL_CONNECTIONS, move || count(open.gauges().open));
     let watched = Arc::downgrade(shared);
@@ -75,6 +76,49 @@ fn session_storage(shared: &Arc<ServerState>, telemetry: &Telemetry) {
     let Some(storage) = shared.state.session_storage.clone() else { return };
     telemetry.observe_each(&SESSION_STORAGE_UP, SESSION_STORAGE_PART, move |record| {
         storage.parts().into_iter().for_each(|(part, works)| record(part, works.into()));
+    });
+}
+
+/// Requests that were forwarded to other replicas.
+const PEER_REQUESTS: Metric = Metric {
+    name: "vmcp_peer_requests",
+    kind: MetricKind::Counter,
+    unit: "",
+    description: "Requests that were forwarded to other replicas, by kind and outcome.",
+};
+
+/// Label with what a forwarded request names: `response`, `resumption`, `cancellation`, `suspended_call` or `workflow_run`.
+const PEER_REQUEST_KIND: &str = "vmcp.peer.kind";
+
+/// Label with the outcome of a forwarded request: `responded`, `gone` or `failed`.
+const PEER_REQUEST_OUTCOME: &str = "vmcp.peer.outcome";
+
+/// Connections with other replicas.
+const PEER_CONNECTIONS: Metric = Metric {
+    name: "vmcp_peer_connections",
+    kind: MetricKind::Gauge,
+    unit: "",
+    description: "Connections with other replicas, by direction.",
+};
+
+/// Label with the direction of connections: `outgoing` or `incoming`.
+const PEER_DIRECTION: &str = "vmcp.peer.direction";
+
+/// Registers the numbers of connections and requests between replicas.
+fn peers(shared: &Arc<ServerState>, telemetry: &Telemetry) {
+    let Some(client) = shared.state.peers.clone() else { return };
+    telemetry.observe_each(&PEER_CONNECTIONS, PEER_DIRECTION, move |record| {
+        let counts = client.counts();
+        record("outgoing", count(counts.outgoing));
+        record("incoming", count(counts.incoming));
+    });
+    let watched = Arc::downgrade(shared);
+    let labels = [PEER_REQUEST_KIND, PEER_REQUEST_OUTCOME];
+    telemetry.observe_each_pair(&PEER_REQUESTS, labels, move |record| {
+        let Some(shared) = watched.upgrade() else { return };
+        for forwards in shared.state.gateway.forward_counts() {
+            record([forwards.kind, forwards.outcome], forwards.requests);
+        }
     });
 }
 

@@ -49,6 +49,26 @@ impl Telemetry {
         });
     }
 
+    /// Exports several values, distinguished by two labels, as [`observe_each`](Self::observe_each) does for one.
+    pub fn observe_each_pair(
+        &self,
+        metric: &Metric,
+        labels: [&'static str; 2],
+        read: impl Fn(&mut dyn FnMut([&str; 2], u64)) + Send + Sync + 'static,
+    ) {
+        self.register(metric, move |gauge| {
+            let mut remaining = MAX_VALUES;
+            read(&mut |values, number| {
+                if remaining > 0 {
+                    remaining -= 1;
+                    let [first, second] =
+                        [0, 1].map(|index| KeyValue::new(labels[index], values[index].to_owned()));
+                    gauge.observe(number, &[first, second]);
+                }
+            });
+        });
+    }
+
     fn register(
         &self,
         metric: &Metric,
