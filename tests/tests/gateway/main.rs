@@ -11,6 +11,7 @@ mod common;
 mod composite_tools;
 mod isolation;
 mod reload;
+mod replicas;
 mod sessions;
 mod tokens;
 mod tool_search;
