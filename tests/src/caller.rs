@@ -115,6 +115,19 @@ impl Caller {
         self.session = Some(session.to_owned());
     }
 
+    /// Returns the same client with a connection to another server, and without requests in flight.
+    #[must_use]
+    pub fn at(&self, url: &str) -> Self {
+        Self {
+            line: Line::to(url),
+            session: self.session.clone(),
+            revision: self.revision.clone(),
+            capabilities: self.capabilities.clone(),
+            bearer: self.bearer.clone(),
+            serial: self.serial,
+        }
+    }
+
     /// Returns its session id, if it is stateful.
     #[must_use]
     pub fn session(&self) -> Option<&str> {

@@ -7,3 +7,4 @@ pub mod counterparts;
 pub mod fixture;
 pub mod load_balancer;
 pub mod login_steps;
+pub mod round_robin;

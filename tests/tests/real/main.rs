@@ -26,6 +26,7 @@ mod own_issuer;
 mod pages;
 mod questions;
 mod replicas;
+mod scale_out;
 mod servers;
 mod tasks;
 mod token_exchange;
