@@ -1,19 +1,26 @@
 //! Three replicas behind a load balancer without affinity, each killed in turn under load and replaced.
 
 mod ledger;
+mod questions;
 mod record;
 mod rig;
 mod scripted;
+mod storage;
 
 use std::env;
+use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::time::sleep;
 use vmcp_tests::counterparts::{Client, ClientLoad, Era, skipped};
 use vmcp_tests::round_robin::Balance;
 
+use self::ledger::is_repeatable;
+use self::questions::{Answers, ask_all, retry_lost_calls};
 use self::record::{Counts, Record};
 use self::rig::{Rig, Setup};
 use self::scripted::Scripted;
+use self::storage::Storage;
 
 /// Number of scripted clients in the tests of each change, and of those of the SDKs.
 const CLIENTS: [usize; 2] = [40, 4];
@@ -97,4 +104,132 @@ async fn sealed_sessions_survive_killed_replicas() {
         assert!(counts.marked > 0, "no session of the backend was lost");
     }
     assert!(counts[0].broken > 0, "no call was in flight");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_sessions_survive_killed_replicas() {
+    if skipped() {
+        return;
+    }
+    let storage = Storage::single().await;
+    let mut rig = Rig::start(storage.setup()).await;
+    let load = Load::start(&rig).await;
+    load.kill_each(&mut rig).await;
+    let counts = load.counts(&rig).await;
+    for counts in &counts {
+        assert_nothing_lost(counts);
+        assert!(counts.rejected.is_empty(), "{:?}", counts.rejected);
+        assert_eq!(counts.marked, 0, "a session of the backend was lost");
+        assert_eq!(counts.backend_sessions, counts.clients / 2, "one for each session");
+    }
+    assert!(counts[0].broken > 0, "no call was in flight");
+}
+
+/// Lets the storage fail and a replica die meanwhile, then kills each replica in turn.
+async fn fail_under_load(mut storage: Storage) -> [Counts; 2] {
+    let mut rig = Rig::start(storage.setup()).await;
+    let load = Load::start(&rig).await;
+    load.scripted.progress(RESULTS).await;
+    tokio::join!(storage.fail(), async {
+        sleep(Duration::from_secs(1)).await;
+        rig.kill(0).await;
+    });
+    load.scripted.progress(RESULTS).await;
+    rig.replace().await;
+    load.kill_each(&mut rig).await;
+    let counts = load.counts(&rig).await;
+    counts.iter().for_each(assert_nothing_lost);
+    for message in counts.iter().flat_map(|counts| counts.rejected.keys()) {
+        assert!(message.contains("session storage"), "{message}");
+    }
+    counts
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_sessions_survive_sentinel_failover() {
+    if skipped() {
+        return;
+    }
+    fail_under_load(Storage::sentinels().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_sessions_survive_cluster_node_failure() {
+    if skipped() {
+        return;
+    }
+    fail_under_load(Storage::cluster().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_survive_redis_outage_and_killed_replicas() {
+    if skipped() {
+        return;
+    }
+    fail_under_load(Storage::single().await).await;
+}
+
+/// Prints and returns the counts of questions.
+async fn questions(setup: Setup) -> [Answers; 4] {
+    let rig = Rig::start(setup).await;
+    let answers = ask_all(&rig).await;
+    let elsewhere: usize = answers.iter().map(|answers| answers.elsewhere).sum();
+    let at_call: usize = answers.iter().map(|answers| answers.at_call).sum();
+    eprintln!("{elsewhere} of {} answers taken at another replica", elsewhere + at_call);
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replica_rejects_answers_for_unknown_calls() {
+    if skipped() {
+        return;
+    }
+    // Without forwarding, only questions of a stateless backend to a stateless client belong to no replica.
+    let [first, second, third, last] = questions(Setup::default()).await;
+    for rejected in [first, second, third] {
+        assert_eq!((rejected.elsewhere, rejected.at_call), (0, 25));
+    }
+    assert_eq!((last.elsewhere, last.at_call), (25, 0));
+}
+
+fn with_peers() -> Setup {
+    Setup { has_peers: true, ..Setup::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_at_other_replicas_complete_calls() {
+    if skipped() {
+        return;
+    }
+    for answers in questions(with_peers()).await {
+        assert_eq!((answers.elsewhere, answers.at_call), (25, 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_calls_are_retryable_only_if_repeatable() {
+    if skipped() {
+        return;
+    }
+    let mut rig = Rig::start(with_peers()).await;
+    for (tool, response) in retry_lost_calls(&mut rig).await {
+        let error = &response["error"];
+        assert!(error["message"].as_str().unwrap().contains("lost with its replica"), "{error}");
+        assert!(error["data"]["retryable"] == false || is_repeatable(tool), "{tool}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sealed_sessions_with_peers_survive_kills() {
+    if skipped() {
+        return;
+    }
+    let mut rig = Rig::start(with_peers()).await;
+    let load = Load::start(&rig).await;
+    load.kill_each(&mut rig).await;
+    let counts = load.counts(&rig).await;
+    for counts in &counts {
+        assert_nothing_lost(counts);
+        assert!(counts.rejected.is_empty(), "{:?}", counts.rejected);
+    }
 }

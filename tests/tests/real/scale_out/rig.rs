@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vmcp_test_support::mcp_backend::Protocol;
-use vmcp_tests::counterparts::Gateway;
+use vmcp_tests::counterparts::{Gateway, free_port};
 use vmcp_tests::round_robin::RoundRobin;
 
 use super::ledger::Ledger;
@@ -17,8 +17,8 @@ const REPLICAS: usize = 3;
 pub(crate) struct Setup {
     /// Further sections of the configuration.
     pub(crate) yaml: String,
-    /// Further command-line arguments.
-    pub(crate) arguments: Vec<String>,
+    /// `true` if replicas forward requests to each other.
+    pub(crate) has_peers: bool,
 }
 
 /// The replicas and their surroundings.
@@ -29,6 +29,9 @@ pub(crate) struct Rig {
     pub(crate) stateless: Ledger,
     setup: Setup,
     key: PathBuf,
+    /// Port on which replicas listen for each other, each on a loopback address of its own.
+    peer_port: u16,
+    started: u8,
 }
 
 impl Rig {
@@ -41,7 +44,10 @@ impl Rig {
         let stateful = Ledger::start(Protocol::Stateful);
         let stateless = Ledger::start(Protocol::Stateless);
         let front = RoundRobin::start().await.unwrap();
-        let mut rig = Self { front, replicas: Vec::new(), stateful, stateless, setup, key };
+        let peer_port = free_port().await.unwrap();
+        let replicas = Vec::new();
+        let mut rig =
+            Self { front, replicas, stateful, stateless, setup, key, peer_port, started: 0 };
         for _ in 0..REPLICAS {
             let replica = rig.replica().await;
             rig.replicas.push(replica);
@@ -50,7 +56,8 @@ impl Rig {
         rig
     }
 
-    async fn replica(&self) -> Gateway {
+    async fn replica(&mut self) -> Gateway {
+        self.started += 1;
         let (stateful, stateless) = (self.stateful.backend.url(), self.stateless.backend.url());
         let yaml = format!(
             "name: replicas\n\
@@ -62,7 +69,10 @@ impl Rig {
             self.setup.yaml
         );
         let mut arguments = vec!["--seal-key", self.key.to_str().unwrap()];
-        arguments.extend(self.setup.arguments.iter().map(String::as_str));
+        let listen = format!("127.0.1.{}:{}", self.started, self.peer_port);
+        if self.setup.has_peers {
+            arguments.extend(["--peer-listen", &listen, "--peer-network", "127.0.1.0/24"]);
+        }
         Gateway::start_with(&yaml, &arguments).await.unwrap()
     }
 

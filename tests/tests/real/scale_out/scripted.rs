@@ -57,10 +57,11 @@ impl Scripted {
             };
             let record = Record { stateful: is_stateful, ..Record::default() };
             let (name, results) = (number.to_string(), Arc::clone(results));
-            let client = Client { name, is_stateful, caller, record, results };
-            tokio::spawn(client.run(Arc::clone(&is_over)))
+            Client { name, is_stateful, caller, record, results }
         });
-        let clients = join_all(starting).await;
+        let clients = join_all(starting).await.into_iter();
+        let clients =
+            clients.map(|client| tokio::spawn(client.run(Arc::clone(&is_over)))).collect();
         Self { clients, is_over, results }
     }
 
