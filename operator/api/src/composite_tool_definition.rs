@@ -78,7 +78,7 @@ pub enum ValidationStatus {
 }
 
 conditions! {
-    /// Whether the definition is valid.
+    /// Condition that tells whether the definition is valid.
     WorkflowValidated: "WorkflowValidated" {
         Success = True "ValidationSuccess",
         Failed = False "ValidationFailed",
@@ -87,7 +87,7 @@ conditions! {
         DependencyCycle = False "DependencyCycle",
         ToolNotFound = False "ToolNotFound",
     }
-    /// Whether servers can use the definition.
+    /// Condition that tells whether servers can use the definition.
     WorkflowReady: "Ready" {
         Ready = True "WorkflowReady",
         NotReady = False "WorkflowNotReady",

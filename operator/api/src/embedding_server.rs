@@ -83,7 +83,7 @@ pub enum ImagePullPolicy {
     Always,
     /// Only images of the node.
     Never,
-    /// What the node does not have.
+    /// Images that the node lacks.
     #[default]
     IfNotPresent,
 }
@@ -211,7 +211,7 @@ pub enum EmbeddingPhase {
 }
 
 conditions! {
-    /// Whether the pod template is valid.
+    /// Condition that tells whether the pod template is valid.
     EmbeddingPodTemplate: "PodTemplateValid" {
         Valid = True "PodTemplateSpecValid",
         Invalid = False "InvalidPodTemplateSpec",

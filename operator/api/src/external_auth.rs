@@ -182,17 +182,17 @@ pub enum WorkloadKind {
 }
 
 conditions! {
-    /// Whether the settings are valid.
+    /// Condition that tells whether the settings are valid.
     ExternalAuthValid: "Valid" {
         Valid = True "ValidationSucceeded",
         Invalid = False "ValidationFailed",
     }
-    /// Whether an upstream provider has no source of the user's identity, so that the server derives one.
+    /// Condition that tells whether the server derives identities, because an upstream provider has no source of them.
     ExternalAuthIdentitySynthesized: "IdentitySynthesized" {
         WithoutUserInfo = True "OAuth2UpstreamWithoutUserInfo",
         WithUserInfo = False "AllUpstreamsHaveUserInfo",
     }
-    /// Whether a deletion waits for resources that refer to this one.
+    /// Condition that tells whether a deletion waits for resources that refer to this one.
     ExternalAuthDeletionBlocked: "DeletionBlocked" {
         Referenced = True "ReferencedByWorkloads",
     }

@@ -88,7 +88,7 @@ pub enum GroupPhase {
 }
 
 conditions! {
-    /// Whether the members were listed.
+    /// Condition that tells whether the members were listed.
     MembersChecked: "MCPServersChecked" {
         Succeeded = True "ListMCPServersCheckSucceeded",
         Failed = False "ListMCPServersCheckFailed",

@@ -140,12 +140,12 @@ pub struct MCPOIDCConfigStatus {
 }
 
 conditions! {
-    /// Whether the settings are valid.
+    /// Condition that tells whether the settings are valid.
     OidcConfigValid: "Valid" {
         Valid = True "ConfigValid",
         Invalid = False "ConfigInvalid",
     }
-    /// Whether a deletion waits for resources that refer to this one.
+    /// Condition that tells whether a deletion waits for resources that refer to this one.
     OidcConfigDeletionBlocked: "DeletionBlocked" {
         Referenced = True "ReferencedByWorkloads",
     }

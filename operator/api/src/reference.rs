@@ -37,7 +37,7 @@ pub struct ConfigMapKeyRef {
     /// Key within the ConfigMap.
     #[schemars(length(max = 253))]
     pub key: String,
-    /// Whether the ConfigMap or its key may be absent.
+    /// Accepts that the ConfigMap or its key is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }

@@ -97,7 +97,7 @@ pub struct MCPRemoteProxySpec {
     /// Trusts the headers of proxies in front of this one.
     #[serde(default)]
     pub trust_proxy_headers: bool,
-    /// Whether the Service sends connections of one client to one pod.
+    /// Affinity of client connections to pods.
     #[serde(default)]
     pub session_affinity: SessionAffinity,
     /// Storage of client sessions that replicas share.

@@ -116,7 +116,7 @@ pub struct MCPServerSpec {
     /// Trusts the headers of proxies in front of the server.
     #[serde(default)]
     pub trust_proxy_headers: bool,
-    /// Whether the Service sends connections of one client to one pod.
+    /// Affinity of client connections to pods.
     #[serde(default)]
     pub session_affinity: SessionAffinity,
     /// Storage of client sessions that replicas share.
@@ -171,7 +171,7 @@ pub struct Volume {
     pub host_path: String,
     /// Path in the container.
     pub mount_path: String,
-    /// Whether the server must not write.
+    /// Forbids the server to write.
     #[serde(default)]
     pub read_only: bool,
 }

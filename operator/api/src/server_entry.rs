@@ -93,35 +93,35 @@ pub enum EntryPhase {
 }
 
 conditions! {
-    /// Whether the entry can be used.
+    /// Condition that tells whether the entry can be used.
     EntryValid: "Valid" {
         Valid = True "ConfigValid",
         Invalid = False "ConfigInvalid",
     }
-    /// Whether the group exists and is ready.
+    /// Condition that tells whether the group exists and is ready.
     EntryGroupRef: "GroupRefValidated" {
         Valid = True "GroupRefIsValid",
         NotFound = False "GroupRefNotFound",
         NotReady = False "GroupRefNotReady",
     }
-    /// Whether the credentials exist.
+    /// Condition that tells whether the credentials exist.
     EntryExternalAuthConfig: "ExternalAuthConfigValidated" {
         Valid = True "AuthConfigValid",
         NotConfigured = True "AuthConfigNotConfigured",
         NotFound = False "AuthConfigNotFound",
     }
-    /// Whether the CA bundle exists.
+    /// Condition that tells whether the CA bundle exists.
     EntryCaBundleRef: "CABundleRefValidated" {
         Valid = True "CABundleRefValid",
         NotConfigured = True "CABundleRefNotConfigured",
         NotFound = False "CABundleRefNotFound",
     }
-    /// Whether the URL is permitted.
+    /// Condition that tells whether the URL is permitted.
     EntryRemoteUrl: "RemoteURLValidated" {
         Valid = True "RemoteURLValid",
         Invalid = False "RemoteURLInvalid",
     }
-    /// Whether the Secrets of headers exist.
+    /// Condition that tells whether the Secrets of headers exist.
     EntryHeaderSecrets: "HeaderSecretRefsValidated" {
         Valid = True "HeaderSecretsValid",
         NotFound = False "HeaderSecretNotFound",

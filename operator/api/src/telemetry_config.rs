@@ -165,12 +165,12 @@ pub struct MCPTelemetryConfigStatus {
 }
 
 conditions! {
-    /// Whether the settings are valid.
+    /// Condition that tells whether the settings are valid.
     TelemetryConfigValid: "Valid" {
         Valid = True "ValidationSucceeded",
         Invalid = False "ValidationFailed",
     }
-    /// Whether a deletion waits for resources that refer to this one.
+    /// Condition that tells whether a deletion waits for resources that refer to this one.
     TelemetryConfigDeletionBlocked: "DeletionBlocked" {
         Referenced = True "ReferencedByWorkloads",
     }

@@ -62,12 +62,12 @@ pub struct MCPToolConfigStatus {
 }
 
 conditions! {
-    /// Whether the settings are valid.
+    /// Condition that tells whether the settings are valid.
     ToolConfigValid: "Valid" {
         Valid = True "ValidationSucceeded",
         Invalid = False "ValidationFailed",
     }
-    /// Whether a deletion waits for resources that refer to this one.
+    /// Condition that tells whether a deletion waits for resources that refer to this one.
     ToolConfigDeletionBlocked: "DeletionBlocked" {
         Referenced = True "ReferencedByWorkloads",
     }

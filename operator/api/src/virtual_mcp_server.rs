@@ -96,7 +96,7 @@ pub struct VirtualMCPServerSpec {
     /// Type of the Service.
     #[serde(default)]
     pub service_type: ServiceType,
-    /// Whether the Service sends connections of one client to one pod.
+    /// Affinity of client connections to pods.
     #[serde(default)]
     pub session_affinity: SessionAffinity,
     /// Storage of client sessions that replicas share.

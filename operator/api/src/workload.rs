@@ -99,11 +99,12 @@ pub struct ProxyDeploymentOverrides {
 }
 
 conditions! {
-    /// Whether the workload ignores the upstream provider for policies, because it supports one upstream only.
+    /// Condition that tells whether the workload ignores the upstream provider for policies: it supports one upstream
+    /// only.
     AuthzPrimaryUpstreamProviderIgnored: "AuthzPrimaryUpstreamProviderIgnored" {
         Ignored = True "PrimaryUpstreamProviderIgnored",
     }
-    /// Whether the embedded authorization server of the workload is valid.
+    /// Condition that tells whether the embedded authorization server of the workload is valid.
     AuthServerRefValidated: "AuthServerRefValidated" {
         Valid = True "AuthServerRefValid",
         NotFound = False "AuthServerRefNotFound",

@@ -11,6 +11,7 @@ mod keyword_enum;
 mod rules;
 mod section;
 pub(crate) mod values;
+mod word_list;
 
 use std::borrow::Cow;
 
@@ -20,8 +21,9 @@ use serde::{Deserialize as _, Deserializer, Serialize, de::Error as _};
 pub(crate) use self::{
     fields::{Fields, ObjectSchema},
     keyword_enum::keyword_enum,
-    rules::{Constraint, Rule, Variant, join_list},
+    rules::{Constraint, Rule, Variant},
     section::{raw_conversion, section, section_with_default},
+    word_list::join_list,
 };
 use crate::{context::Context, tree::Node};
 

@@ -134,12 +134,16 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         "services/legacy-sse",
         AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-decode", "vmcp-session"]),
     ),
-    ("vmcp-api", "operator/api", AllowedDependencies::Only(&["vmcp-config"])),
     ("vmcp-structural-schema", "operator/schema", AllowedDependencies::Only(&[])),
     (
         "vmcp-kube-fixture",
         "operator/fixture",
         AllowedDependencies::Only(&["vmcp-structural-schema"]),
+    ),
+    (
+        "vmcp-api",
+        "operator/api",
+        AllowedDependencies::Only(&["vmcp-config", "vmcp-structural-schema"]),
     ),
     ("vmcp-server", "services/server", AllowedDependencies::AllAbove),
     ("vmcp-demo", "services/demo", AllowedDependencies::Only(&[])),

@@ -156,9 +156,8 @@ fn any() -> Map<String, Value> {
 fn has_effect(default: &Value) -> bool {
     match default {
         Value::Null | Value::Object(_) => false,
-        Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
-        Value::Bool(_) | Value::Number(_) => true,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
 

@@ -3,35 +3,35 @@
 use crate::condition::conditions;
 
 conditions! {
-    /// Whether the spec is valid.
+    /// Condition that tells whether the spec is valid.
     ServerValid: "Valid" {
         Valid = True "ValidationSucceeded",
         Invalid = False "ValidationFailed",
     }
-    /// Whether the pod template is valid.
+    /// Condition that tells whether the pod template is valid.
     PodTemplateSpecValid: "PodTemplateSpecValid" {
         Valid = True "PodTemplateSpecValid",
         Invalid = False "InvalidPodTemplateSpec",
     }
-    /// Whether the group exists and is ready.
+    /// Condition that tells whether the group exists and is ready.
     GroupRefValidated: "GroupRefValidated" {
         Valid = True "GroupRefValid",
         NotFound = False "GroupRefNotFound",
         NotReady = False "GroupRefNotReady",
     }
-    /// Whether the composite tool definitions exist and are valid.
+    /// Condition that tells whether the composite tool definitions exist and are valid.
     CompositeToolRefsValidated: "CompositeToolRefsValidated" {
         Valid = True "CompositeToolRefsValid",
         NotFound = False "CompositeToolRefNotFound",
         Invalid = False "CompositeToolRefInvalid",
     }
-    /// Whether the embedding server is ready.
+    /// Condition that tells whether the embedding server is ready.
     EmbeddingServerReady: "EmbeddingServerReady" {
         Ready = True "EmbeddingServerReady",
         NotFound = False "EmbeddingServerNotFound",
         NotReady = False "EmbeddingServerNotReady",
     }
-    /// Whether the embedded authorization server is valid and fits the rest.
+    /// Condition that tells whether the embedded authorization server is valid and fits the rest.
     AuthServerConfigValidated: "AuthServerConfigValidated" {
         Valid = True "AuthServerConfigValid",
         Invalid = False "AuthServerConfigInvalid",
@@ -39,46 +39,46 @@ conditions! {
         RequiresUpstream = False "AuthzRequiresUpstream",
         UpstreamUnknown = False "AuthzUpstreamUnknown",
     }
-    /// Whether the upstream provider for policies was chosen without being named.
+    /// Condition that tells whether the upstream provider for policies was chosen without being named.
     AuthzUpstreamSelection: "AuthzUpstreamSelectionWarning" {
         AutoSelected = True "AuthzUpstreamAutoSelected",
     }
-    /// Whether an upstream provider has no source of the user's identity, so that the server derives one.
+    /// Condition that tells whether the server derives identities, because an upstream provider has no source of them.
     IdentitySynthesized: "IdentitySynthesized" {
         WithoutUserInfo = True "OAuth2UpstreamWithoutUserInfo",
         WithUserInfo = False "AllUpstreamsHaveUserInfo",
     }
-    /// Whether several replicas lack a storage of sessions that they share.
+    /// Condition that tells whether several replicas lack a storage of sessions that they share.
     SessionStorageWarning: "SessionStorageWarning" {
         MissingForReplicas = True "SessionStorageMissingForReplicas",
         Configured = False "SessionStorageConfigured",
         NotApplicable = False "SessionStorageWarningNotApplicable",
     }
-    /// Whether the MCPOIDCConfig exists and is valid.
+    /// Condition that tells whether the MCPOIDCConfig exists and is valid.
     OidcConfigRefValidated: "OIDCConfigRefValidated" {
         Valid = True "OIDCConfigRefValid",
         NotFound = False "OIDCConfigRefNotFound",
         NotValid = False "OIDCConfigRefNotValid",
         FetchError = False "OIDCConfigRefFetchError",
     }
-    /// Whether the MCPTelemetryConfig exists and is valid.
+    /// Condition that tells whether the MCPTelemetryConfig exists and is valid.
     TelemetryConfigRefValidated: "TelemetryConfigRefValidated" {
         Valid = True "TelemetryConfigRefValid",
         NotFound = False "TelemetryConfigRefNotFound",
         Invalid = False "TelemetryConfigRefInvalid",
         FetchError = False "TelemetryConfigRefFetchError",
     }
-    /// Whether the Secrets of the server exist.
+    /// Condition that tells whether the Secrets of the server exist.
     AuthConfigured: "AuthConfigured" {
         Valid = True "AuthValid",
         Invalid = False "AuthInvalid",
     }
-    /// Whether the credentials of one backend could be resolved; the type of the condition ends in `-` and its name.
+    /// Condition that tells whether the credentials of one backend could be resolved; its type ends in `-` and the name.
     BackendAuthConfig: "BackendAuthConfig" {
         Succeeded = True "ConversionSucceeded",
         Failed = False "ConversionFailed",
     }
-    /// Whether the server serves.
+    /// Condition that tells whether the server serves.
     ServerReady: "Ready" {
         DeploymentReady = True "DeploymentReady",
         DeploymentNotReady = False "DeploymentNotReady",
@@ -87,18 +87,18 @@ conditions! {
         BackendsDegraded = False "BackendsDegraded",
         BackendsUnknown = False "BackendsUnknown",
     }
-    /// Whether requests reach all backends.
+    /// Condition that tells whether requests reach all backends.
     BackendsReady: "BackendsReady" {
         AllRoutable = True "AllBackendsRoutable",
         SomeUnhealthy = False "SomeBackendsUnhealthy",
         NoneRoutable = False "NoRoutableBackends",
         Pending = False "BackendsPending",
     }
-    /// Whether the backends were discovered.
+    /// Condition that tells whether the backends were discovered.
     BackendsDiscovered: "BackendsDiscovered" {
         Discovered = True "BackendsDiscovered",
     }
-    /// Whether a backend is degraded.
+    /// Condition that tells whether a backend is degraded.
     BackendsDegraded: "Degraded" {
         Degraded = True "BackendsDegraded",
     }

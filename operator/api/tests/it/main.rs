@@ -1,10 +1,11 @@
-//! The definitions from the outside: what the API server is told, and what it then admits.
+//! The definitions from the outside: schemas, their rules, and the manifests that they admit.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
 
 mod bounds;
 mod cost;
 mod definitions;
+mod fields;
 mod manifests;
 mod rules;
 mod support;

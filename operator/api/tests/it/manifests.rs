@@ -66,7 +66,7 @@ fn admitted_manifests_pass_the_parser() {
 fn parse(manifest: &Value) -> Result<(), String> {
     fn read<T: serde::de::DeserializeOwned + serde::Serialize>(value: &Value) -> Result<T, String> {
         let object: T = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
-        // What the type drops would be lost at the next write.
+        // A field that the type drops would be lost at the next write.
         let again = serde_json::to_value(&object).unwrap();
         let mut lost = Vec::new();
         lost_fields(value, &again, "", &mut lost);

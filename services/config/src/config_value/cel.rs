@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Constraint, Rule, Variant, rules::join_list};
+use super::{Constraint, Rule, Variant, word_list::join_list};
 
 /// Keyword of CEL rules in a schema.
 pub(crate) const VALIDATIONS: &str = "x-kubernetes-validations";

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
+use super::word_list::{join_list, quoted};
 use crate::{
     context::Context,
     decimal::Decimal,
@@ -385,20 +386,4 @@ fn given(key: &str) -> Value {
 
 fn entries(count: usize) -> &'static str {
     if count == 1 { "entry" } else { "entries" }
-}
-
-fn quoted(value: &str) -> String {
-    if value.is_empty() { "\"\"".to_owned() } else { value.to_owned() }
-}
-
-/// Joins words to `a, b and c`, with `last` as the conjunction.
-pub(crate) fn join_list(words: &[&str], last: &str) -> String {
-    match words {
-        [] => String::new(),
-        [word] => quoted(word),
-        [most @ .., word] => {
-            let most: Vec<_> = most.iter().map(|word| quoted(word)).collect();
-            format!("{} {last} {}", most.join(", "), quoted(word))
-        }
-    }
 }

@@ -6,7 +6,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 use url::Url;
 
-use super::{ConfigValue, Constraint, deserialize, rules::join_list};
+use super::{ConfigValue, Constraint, deserialize, word_list::join_list};
 use crate::{
     context::Context,
     decimal::Decimal,
