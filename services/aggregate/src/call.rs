@@ -32,7 +32,7 @@ use crate::catalog::{ByGeneration, Kind};
 use crate::catalog_store::CatalogStore;
 use crate::notify::notification_filter::NotificationFilter;
 use crate::notify::notifier::ClientNotifier;
-use crate::replicas::Replicas;
+use crate::replicas::{ForwardedRequest, Replicas};
 use crate::response::ReservationHolder;
 use crate::seal::Seal;
 use crate::session::{ActiveCall, Session};
@@ -152,6 +152,12 @@ pub(crate) fn client_capabilities(call: &Call) -> &[u8] {
 }
 
 impl Call {
+    /// Returns the request as another replica gets it.
+    pub(crate) fn forwarded(&self) -> ForwardedRequest {
+        let message = self.message.bytes.clone();
+        ForwardedRequest::of_message(message, &self.headers, &self.caller, self.address)
+    }
+
     /// Returns the record of this request for outgoing requests, if a layer observes it.
     pub(crate) fn cause(&self) -> Option<&RequestContext> {
         let observed = self.request_context.as_ref().or(self.parent.as_ref());

@@ -40,7 +40,7 @@ use crate::call::{Call, admit_composite, client_capabilities};
 use crate::capabilities::{TASKS, declares};
 use crate::catalog::{Composite, Kind};
 use crate::event_stream::event_stream;
-use crate::replicas::{ForwardKind, ForwardedRequest, retry_rejection};
+use crate::replicas::{ForwardKind, retry_rejection};
 use crate::response;
 use crate::session::{PendingMarks, Session};
 use crate::snapshot::BackendCatalog;
@@ -293,7 +293,7 @@ pub(crate) async fn forward_run(
     call: &Call,
     replica: &ReplicaHandle,
 ) -> Result<Response<Body>, Rejection> {
-    let request = ForwardedRequest::of_message(call);
+    let request = call.forwarded();
     let result = call.context.replicas.forward(ForwardKind::WorkflowRun, replica, request).await;
     result.map_err(|error| retry_rejection(&error))
 }

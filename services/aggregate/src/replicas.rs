@@ -18,7 +18,6 @@ use vmcp_core::{Body, Caller, Rejection, code};
 use vmcp_peer::{ForwardError, PeerClient, ReplicaHandle};
 use vmcp_session::SessionStorage;
 
-use crate::call::Call;
 use crate::status::ForwardCount;
 
 /// Path of the MCP endpoint. Peers have no other one.
@@ -159,9 +158,9 @@ impl Replicas {
     }
 
     /// Sends a cancellation to the other replicas that this one knows.
-    pub(crate) async fn cancel(&self, call: &Call) {
+    pub(crate) async fn cancel(&self, request: impl Fn() -> ForwardedRequest) {
         let cancelling = self.others().into_iter().take(MAX_CANCELLATIONS).map(async |replica| {
-            let request = ForwardedRequest::of_message(call);
+            let request = request();
             // The replica that has the call is not known, so most responses say nothing.
             drop(self.forward(ForwardKind::Cancellation, &replica, request).await);
         });
@@ -188,12 +187,17 @@ impl Replicas {
 }
 
 impl ForwardedRequest {
-    /// Returns the request with the message of a call.
-    pub(crate) fn of_message(call: &Call) -> Self {
-        let mut request = Request::new(call.message.bytes.clone());
+    /// Returns the request with a message.
+    pub(crate) fn of_message(
+        message: Bytes,
+        headers: &HeaderMap,
+        caller: &Caller,
+        address: Option<IpAddr>,
+    ) -> Self {
+        let mut request = Request::new(message);
         *request.method_mut() = Method::POST;
-        *request.headers_mut() = call.headers.clone();
-        Self::new(request, &call.caller, call.address)
+        *request.headers_mut() = headers.clone();
+        Self::new(request, caller, address)
     }
 
     /// Returns the request that opens a stream.

@@ -12,7 +12,7 @@ use crate::backend::error::storage_rejection;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify_or_log;
 use crate::call::Call;
-use crate::replicas::{ForwardKind, ForwardedRequest, adapt};
+use crate::replicas::{ForwardKind, adapt};
 use crate::response::result;
 use crate::session::{PendingServerRequest, ReceivedId, Session};
 
@@ -42,7 +42,7 @@ pub(crate) async fn handle_response(
     if !call.is_forwarded
         && let Some(replica) = replica.and_then(|replica| call.context.replicas.other(replica))
     {
-        let request = ForwardedRequest::of_message(&call);
+        let request = call.forwarded();
         let result = call.context.replicas.forward(ForwardKind::Response, &replica, request).await;
         return adapt(result, GONE);
     }
@@ -99,7 +99,7 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
     let Some(id) = call.message.param(Key::RequestId) else { return };
     let Some(running) = session.active_call(id) else {
         if !call.is_forwarded {
-            call.context.replicas.cancel(call).await;
+            call.context.replicas.cancel(|| call.forwarded()).await;
         }
         return;
     };
