@@ -17,7 +17,7 @@ pub struct Schema {
     pub type_name: Option<String>,
     /// Format of a string or number.
     pub format: Option<String>,
-    /// Whether `null` is a value.
+    /// `true` if `null` is a value.
     pub nullable: bool,
     /// Value of an absent field.
     pub default: Option<Value>,
@@ -32,11 +32,11 @@ pub struct Schema {
     pub min_length: Option<u64>,
     /// Upper bound of a number.
     pub maximum: Option<serde_json::Number>,
-    /// Whether the upper bound itself is excluded.
+    /// `true` if the upper bound itself is excluded.
     pub exclusive_maximum: bool,
     /// Lower bound of a number.
     pub minimum: Option<serde_json::Number>,
-    /// Whether the lower bound itself is excluded.
+    /// `true` if the lower bound itself is excluded.
     pub exclusive_minimum: bool,
     /// Factor of a number.
     pub multiple_of: Option<f64>,
@@ -64,22 +64,22 @@ pub struct Schema {
     pub one_of: Vec<Schema>,
     /// Schema that does not hold.
     pub not: Option<Box<Schema>>,
-    /// Whether unknown fields stay.
+    /// `true` if unknown fields stay.
     #[serde(rename = "x-kubernetes-preserve-unknown-fields")]
     pub preserve_unknown_fields: bool,
-    /// Whether the value is an integer or a string.
+    /// `true` if the value is an integer or a string.
     #[serde(rename = "x-kubernetes-int-or-string")]
     pub int_or_string: bool,
-    /// Whether the value is a whole Kubernetes object.
+    /// `true` if the value is a whole Kubernetes object.
     #[serde(rename = "x-kubernetes-embedded-resource")]
     pub embedded_resource: bool,
-    /// How items of a list are told apart.
+    /// Identity of the items of a list.
     #[serde(rename = "x-kubernetes-list-type")]
     pub list_type: Option<ListType>,
     /// Fields that identify an item of a `map` list.
     #[serde(rename = "x-kubernetes-list-map-keys")]
     pub list_map_keys: Vec<String>,
-    /// Whether fields of an object have managers of their own.
+    /// `true` if fields of an object have managers of their own.
     #[serde(rename = "x-kubernetes-map-type")]
     pub map_type: Option<MapType>,
     /// CEL rules.
@@ -93,7 +93,7 @@ pub struct Schema {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum AdditionalProperties {
-    /// Whether other fields are allowed.
+    /// `true` if other fields are allowed.
     Allowed(bool),
     /// Schema of each other field.
     Schema(Box<Schema>),
