@@ -2,13 +2,13 @@
 //!
 //! The type parameter is the location of a secret: [`SecretRef`] in the resource, [`SecretFile`] in the file.
 
-mod secret;
 mod storage;
 mod upstream;
 mod user_info;
 
+pub use crate::secret::{SecretFile, SecretLocation, SecretRef};
+
 pub use self::{
-    secret::{SecretFile, SecretLocation, SecretRef},
     storage::{Redis, RedisAcl, Storage},
     upstream::{
         Client, Dcr, DcrEndpoint, Oauth2Upstream, OidcUpstream, TokenResponseMapping, Upstream,

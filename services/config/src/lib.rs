@@ -20,6 +20,7 @@ mod patterns;
 pub mod redis;
 mod reference;
 mod schema;
+mod secret;
 mod session_storage;
 mod string_types;
 mod suggest;

@@ -1,10 +1,10 @@
 //! Connections to Redis, in `authServer.storage.redis` and `sessionStorage`.
 
 use crate::{
-    auth_server::SecretLocation,
     config_value::{Constraint, Rule, raw_conversion, section},
     context::Context,
     duration::Duration,
+    secret::SecretLocation,
     string_types::HostPort,
     tree::Node,
 };

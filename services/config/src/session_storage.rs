@@ -1,7 +1,6 @@
 //! Storage of client sessions (`sessionStorage`).
 
 use crate::{
-    auth_server::{SecretFile, SecretLocation},
     config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
     duration::Duration,
@@ -10,6 +9,7 @@ use crate::{
         ConnectionKeys, DIAL_TIMEOUT, READ_TIMEOUT, RedisAddress, RedisConnection, RedisTls,
         Sentinel, WRITE_TIMEOUT,
     },
+    secret::{SecretFile, SecretLocation},
     string_types::HostPort,
     tree::Node,
 };

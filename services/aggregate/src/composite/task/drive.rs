@@ -9,7 +9,6 @@ use vmcp_compose::{
 use vmcp_core::{Clock, lock};
 
 use super::task_run::{Started, TaskRun};
-use super::task_runs::TaskRuns;
 use crate::composite::observe::CallObserver;
 use crate::composite::step_calls::StepCalls;
 use crate::composite::{CompositeCall, RunAction};
@@ -21,7 +20,6 @@ type StartSignal = Arc<Mutex<Option<oneshot::Sender<Started>>>>;
 
 /// Runs a task to its end. While it waits for input, a wake-up or the expiry of a question continues it.
 pub(super) async fn drive(
-    runs: &TaskRuns,
     task: &Arc<TaskRun>,
     mut action: RunAction,
     started: Option<oneshot::Sender<Started>>,
@@ -43,7 +41,7 @@ pub(super) async fn drive(
             Outcome::Completed(_) => return,
         };
         task.changed.notify_waiters();
-        runs.pause(task);
+        task.set_waits_for_input(true);
         tokio::select! {
             () = task.wake.notified() => {}
             () = wait_for_expiry(&input, &composite.call.context.workflows.clock) => {}

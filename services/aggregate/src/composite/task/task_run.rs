@@ -23,6 +23,8 @@ pub(super) struct TaskRun {
     pub(super) changed: Notify,
     /// `true` while the run waits for the user's answers. Relaxed: it guards no other memory.
     waits_for_input: AtomicBool,
+    /// Notified when the run starts to wait for input.
+    paused: Arc<Notify>,
     abort: OnceLock<AbortHandle>,
     /// Error of a run that its owner cancelled.
     cancellation: OnceLock<RunError>,
@@ -32,13 +34,14 @@ pub(super) struct TaskRun {
 pub(super) type Started = Result<(), RunError>;
 
 impl TaskRun {
-    pub(super) fn new(id: RunTaskId, composite: CompositeCall) -> Self {
+    pub(super) fn new(id: RunTaskId, composite: CompositeCall, paused: Arc<Notify>) -> Self {
         Self {
             id,
             latest: Arc::new(LatestCall::new(composite)),
             wake: Notify::new(),
             changed: Notify::new(),
             waits_for_input: AtomicBool::new(false),
+            paused,
             abort: OnceLock::new(),
             cancellation: OnceLock::new(),
         }
@@ -56,6 +59,9 @@ impl TaskRun {
 
     pub(super) fn set_waits_for_input(&self, waits: bool) {
         self.waits_for_input.store(waits, Ordering::Relaxed);
+        if waits {
+            self.paused.notify_waiters();
+        }
     }
 
     /// Ends the run with the error that the store has.

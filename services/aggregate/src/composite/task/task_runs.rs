@@ -19,7 +19,7 @@ use crate::tasks::RunTaskId;
 pub(crate) struct TaskRuns {
     state: Mutex<State>,
     /// Notified when a run ends or starts to wait for input.
-    paused: Notify,
+    paused: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -112,12 +112,6 @@ impl TaskRuns {
         }
     }
 
-    /// Records that a run waits for input.
-    pub(super) fn pause(&self, run: &TaskRun) {
-        run.set_waits_for_input(true);
-        self.paused.notify_waiters();
-    }
-
     /// Interrupts all runs. Another process, or this one after its restart, can resume them.
     pub(crate) fn end(&self) {
         let runs = {
@@ -138,12 +132,12 @@ impl TaskRuns {
         action: RunAction,
         started: Option<oneshot::Sender<Started>>,
     ) {
-        let run = Arc::new(TaskRun::new(id.clone(), composite));
+        let run = Arc::new(TaskRun::new(id.clone(), composite, Arc::clone(&self.paused)));
         let (runs, driven) = (Arc::clone(self), Arc::clone(&run));
         let driving = async move {
             // Created here: a runtime that shuts down drops the future under the lock that the guard takes.
             let guard = RemovalGuard { runs, run: driven };
-            drive(&guard.runs, &guard.run, action, started).await;
+            drive(&guard.run, action, started).await;
         };
         let task = tokio::spawn(driving.in_current_span());
         run.set_task(task.abort_handle());
