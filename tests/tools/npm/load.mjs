@@ -67,6 +67,6 @@ export async function run(name, stateful, count, connect) {
   await untilInputEnds();
   isOver = true;
   await Promise.all(running);
-  console.log(JSON.stringify(loads.map((load) => load.record)));
-  process.exit(0);
+  // A pipe takes long output in parts.
+  process.stdout.write(`${JSON.stringify(loads.map((load) => load.record))}\n`, () => process.exit(0));
 }
