@@ -1,4 +1,4 @@
-//! What a replica tells of a request that it forwards.
+//! Facts that a replica sends with a request that it forwards.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Clients of the SDKs that call tools until they are told to stop.
+//! Clients of the SDKs that call tools until a stop signal.
 
 use std::time::Duration;
 

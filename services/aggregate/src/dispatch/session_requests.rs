@@ -70,7 +70,7 @@ impl Dispatcher {
     ) -> Result<SessionAccess, Rejection> {
         let id = session_id(parts)?;
         let access = if parts.extensions.get::<Forwarded>().is_some() {
-            // What the request names was lost with the session.
+            // A restored session would not have what the request names.
             self.sessions.existing(id, caller)
         } else {
             self.sessions.get(id, caller, address(parts))

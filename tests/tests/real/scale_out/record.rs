@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::ledger::{Ledger, is_repeatable};
 
-/// What one client saw.
+/// Record of one client.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Record {
     /// `true` for a client with a session.

@@ -1,4 +1,4 @@
-//! Scripted clients: each calls tools in turn until it is told to stop, and repeats no call of a tool that acts.
+//! Scripted clients: each calls tools in turn until a stop signal, and repeats no call of a tool that acts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -133,7 +133,7 @@ async fn idle_copy_ends_no_session_of_others() {
     assert_eq!(open_sessions(&backend, "ann").len(), 1);
     assert_eq!(call(&client).await, (200, Value::Null));
     assert_eq!(backend.times("initialize", "ann"), 1);
-    // Nobody uses it any more.
+    // No replica uses it any more.
     sleep(2 * ttl + Duration::from_mins(2)).await;
     assert_eq!(open_sessions(&backend, "ann"), [0; 0]);
 }
