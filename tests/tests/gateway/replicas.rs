@@ -135,11 +135,11 @@ async fn session_answers_question_at_other_replica() {
         thief.names_session(first.session().unwrap());
         for params in [question(), json!({ "name": "confirm", "arguments": {} })] {
             let mut events = first.stream("tools/call", params).await.unwrap();
-            let asked = events.next().await.unwrap().unwrap();
-            assert_eq!(asked["method"], "elicitation/create", "{asked}");
-            let stolen = thief.post(&response(&asked)).await.unwrap();
+            let question = events.next().await.unwrap().unwrap();
+            assert_eq!(question["method"], "elicitation/create", "{question}");
+            let stolen = thief.post(&response(&question)).await.unwrap();
             assert_eq!(stolen.status, StatusCode::NOT_FOUND);
-            let reply = second.post(&response(&asked)).await.unwrap();
+            let reply = second.post(&response(&question)).await.unwrap();
             assert_eq!(reply.status, StatusCode::ACCEPTED, "{reply:?}");
             let said = events.next().await.unwrap().unwrap();
             assert!(said["result"].is_object(), "{said}");
