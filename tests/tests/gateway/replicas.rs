@@ -208,7 +208,7 @@ async fn calls_of_killed_replica_are_told_lost() {
     let [mut asker, mut answerer] = replicas.client(Generation::Stateful, "ann").await;
     let said = first.result("tools/call", question()).await.unwrap();
     let mut events = asker.stream("tools/call", question()).await.unwrap();
-    let asked = events.next().await.unwrap().unwrap();
+    let pending = events.next().await.unwrap().unwrap();
     // The replicas are connected.
     let ended = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
         "params": { "requestId": "unknown" } });
@@ -219,7 +219,7 @@ async fn calls_of_killed_replica_are_told_lost() {
     let message = lost["error"]["message"].as_str().unwrap();
     assert!(message.contains("lost with its replica"), "{lost}");
     assert_eq!(lost["error"]["code"], -32603);
-    let reply = answerer.post(&response(&asked)).await.unwrap();
+    let reply = answerer.post(&response(&pending)).await.unwrap();
     assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{reply:?}");
     let said = answerer.call("a_echo", json!({})).await.unwrap();
     assert_eq!(said["_meta"]["vmcp.dev/backendSession"], "new", "the session goes on: {said}");
