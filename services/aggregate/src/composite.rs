@@ -295,7 +295,7 @@ pub(crate) async fn forward_run(
 ) -> Result<Response<Body>, Rejection> {
     let request = call.forwarded();
     let result = call.context.replicas.forward(ForwardKind::WorkflowRun, replica, request).await;
-    result.map_err(|error| retry_rejection(&error))
+    result.map_err(|error| retry_rejection(&error, false))
 }
 
 /// Returns `true` if the client declares elicitation by form. An empty capability means forms, as before the mode `url` existed.

@@ -238,17 +238,22 @@ pub(crate) fn adapt(
     }
 }
 
-/// Returns the rejection of a retry of a call, or of a request about a run, that another replica has.
-pub(crate) fn retry_rejection(error: &ForwardError) -> Rejection {
-    if error.is_gone() || error.is_sent() { lost() } else { unreachable() }
+/// Returns the rejection of a retry of a call, or of a request about a run, that another replica has. `repeatable` marks
+/// calls that have no additional effect when repeated.
+pub(crate) fn retry_rejection(error: &ForwardError, repeatable: bool) -> Rejection {
+    if error.is_gone() || error.is_sent() { lost(repeatable) } else { unreachable() }
 }
 
 /// Rejects the retry of a call whose replica is gone.
-fn lost() -> Rejection {
-    let message =
-        "the call was lost with its replica: it may have acted, check before trying again";
+fn lost(repeatable: bool) -> Rejection {
+    let message = if repeatable {
+        "the call was lost with its replica: send it again without requestState"
+    } else {
+        "the call was lost with its replica: it may have acted, check before trying again"
+    };
+    let data = format!(r#"{{"reason":"replica_lost","retryable":{repeatable}}}"#);
     Rejection::new(StatusCode::OK, code::INTERNAL, message)
-        .with_data(br#"{"reason":"replica_lost","retryable":false}"#.to_vec())
+        .with_data(data.into_bytes())
         .with_layer("replica")
 }
 

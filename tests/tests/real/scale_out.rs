@@ -215,7 +215,7 @@ async fn lost_calls_are_retryable_only_if_repeatable() {
     for (tool, response) in retry_lost_calls(&mut rig).await {
         let error = &response["error"];
         assert!(error["message"].as_str().unwrap().contains("lost with its replica"), "{error}");
-        assert!(error["data"]["retryable"] == false || is_repeatable(tool), "{tool}: {error}");
+        assert_eq!(error["data"]["retryable"], is_repeatable(tool), "{tool}: {error}");
     }
 }
 

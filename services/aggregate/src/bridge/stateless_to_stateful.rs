@@ -240,7 +240,7 @@ async fn resume(
     {
         let request = call.forwarded();
         let result = replicas.forward(ForwardKind::SuspendedCall, &replica, request).await;
-        return result.map_err(|error| retry_rejection(&error));
+        return result.map_err(|error| retry_rejection(&error, target.is_repeatable()));
     }
     let responses = call
         .message

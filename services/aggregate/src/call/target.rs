@@ -241,12 +241,17 @@ impl CallTarget {
         Self { backend, method, literal, message, headers, annotations, alias, decided, origin }
     }
 
+    /// Returns `true` if a repetition of the call has no additional effect.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        let annotations = self.annotations.get();
+        self.method != "tools/call"
+            || annotations.read_only == Some(true)
+            || annotations.idempotent == Some(true)
+    }
+
     /// Builds the rejection of a failed call. It suggests to retry a tool only if a repetition is harmless.
     pub(crate) fn rejection(&self, error: &BoxError) -> Rejection {
-        let annotations = self.annotations.get();
-        let repeatable = self.method != "tools/call"
-            || annotations.read_only == Some(true)
-            || annotations.idempotent == Some(true);
+        let repeatable = self.is_repeatable();
         if matches!(self.origin, Origin::Step) && is_too_large(error) {
             return rejection_of(self.backend.name(), &BackendError::StepOutput.into(), repeatable);
         }
