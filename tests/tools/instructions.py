@@ -6,12 +6,18 @@ process does not count. Build the programs first:
     cargo build --release -p vmcp -p vmcp-bench --bins
     python3 tests/tools/instructions.py target/release full-call-stateful
 
+`--option` passes an option to `vmcp serve`, `--section` adds a section to its configuration:
+
+    python3 tests/tools/instructions.py target/release call-stateful --option=--seal-key=/tmp/key \
+        --section 'sessionStorage: {provider: redis, address: "127.0.0.1:6379"}'
+
 Requires valgrind. The figure is reproducible within a percent on a busy machine, other than CPU time.
 """
 
 import argparse
 import os
 import pathlib
+import shlex
 import signal
 import stat
 import subprocess
@@ -31,13 +37,20 @@ def total(profile: pathlib.Path) -> int:
     raise SystemExit(f"{profile}: no total")
 
 
-def count(programs: pathlib.Path, row: str, requests: int) -> int:
+def count(programs: pathlib.Path, row: str, requests: int, options: str, section: str) -> int:
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
         wrapper = folder / "vmcp"
+        (folder / "section").write_text(f"\n{section}\n")
         wrapper.write_text(
             "#!/bin/sh\n"
-            f"valgrind --tool=callgrind --callgrind-out-file={folder}/%p.profile {programs}/vmcp \"$@\" &\n"
+            "previous=\n"
+            "for argument; do\n"
+            f'    [ "$previous" != --config ] || cat {folder}/section >> "$argument"\n'
+            "    previous=$argument\n"
+            "done\n"
+            f"valgrind --tool=callgrind --callgrind-out-file={folder}/%p.profile"
+            f' {programs}/vmcp "$@" {options} &\n'
             f"echo $! >> {folder}/pids\n"
             "wait\n"
         )
@@ -69,10 +82,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("programs", type=pathlib.Path, help="folder of vmcp, bench and its tools")
     parser.add_argument("rows", nargs="+", help="rows of the benchmark, by their whole names")
+    parser.add_argument("--option", action="append", default=[], help="option of vmcp serve")
+    parser.add_argument("--section", default="", help="YAML that the configuration gets too")
     arguments = parser.parse_args()
+    options = shlex.join(arguments.option)
     for row in arguments.rows:
         programs = arguments.programs.resolve()
-        few, many = (count(programs, row, requests) for requests in (FEW, MANY))
+        few, many = (
+            count(programs, row, requests, options, arguments.section) for requests in (FEW, MANY)
+        )
         print(f"{row}: {(many - few) // (MANY - FEW):,} instructions", flush=True)
 
 
