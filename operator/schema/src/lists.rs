@@ -42,8 +42,11 @@ impl Schema {
         }
     }
 
+    /// Returns the keys of an item, in the order of their names, as messages show them.
     fn key(&self, item: &Value) -> Value {
-        let pairs = self.list_map_keys.iter();
+        let mut names: Vec<_> = self.list_map_keys.iter().collect();
+        names.sort();
+        let pairs = names.into_iter();
         let pairs = pairs.filter_map(|name| Some((name.clone(), item.get(name)?.clone())));
         Value::Object(pairs.collect::<Map<_, _>>())
     }

@@ -58,7 +58,7 @@ fn reads_named_files_and_reports_unsupported_sections() {
     let folder = Folder::new();
     let garbage = folder.write("garbage.pem", "no certificate");
     let text = format!(
-        "name: x\nincomingAuth: {{type: anonymous}}\nsessionStorage: {{provider: redis, address: \"r:1\"}}\nbackends:\n\
+        "name: x\nincomingAuth: {{type: anonymous}}\noperational: {{failureHandling: {{statusReportingInterval: 31s}}}}\nbackends:\n\
          - {{name: a, url: \"https://a.test/mcp\", transport: sse, type: entry, caBundlePath: /no/a.pem}}\n\
          - {{name: b, url: \"https://b.test/mcp\", transport: sse, type: entry, caBundlePath: {garbage}}}\n"
     );
@@ -66,9 +66,11 @@ fn reads_named_files_and_reports_unsupported_sections() {
     assert_eq!(ended.code, 1);
     assert!(ended.err.contains("backends[0].caBundlePath: found /no/a.pem"), "{ended:?}");
     assert!(ended.err.contains(&format!("backends[1].caBundlePath: found {garbage}")));
-    assert!(ended.err.contains("sessionStorage: not supported by this version"), "{ended:?}");
+    let path = "operational.failureHandling.statusReportingInterval";
+    let refusal = format!("{path}: not supported by this version");
+    assert!(ended.err.contains(&refusal), "{ended:?}");
     let json = as_json(&validate(&text, &["-o", "json"]));
-    assert_eq!(json["unsupported"][0]["path"], "sessionStorage");
+    assert_eq!(json["unsupported"][0]["path"], path);
     assert_eq!(json["mistakes"][1]["path"], "backends[1].caBundlePath");
 }
 
@@ -138,7 +140,7 @@ fn readmes_contain_valid_configurations() {
         ("EMBEDDING_API_KEY", "d"),
     ];
     let examples = readmes.map(|readme| readme.split("```yaml\n").skip(1).collect::<Vec<_>>());
-    assert_eq!(examples.each_ref().map(Vec::len), [1, 6]);
+    assert_eq!(examples.each_ref().map(Vec::len), [1, 7]);
     for example in examples.into_iter().flatten() {
         let (example, _) = example.split_once("```").unwrap();
         let folder = Folder::new();

@@ -1,14 +1,17 @@
 //! Composite tools as tasks of stateless clients.
 
+use std::time::Duration;
+
 use http::{HeaderMap, Method};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use vmcp_test_support::mcp_backend::Protocol;
 use vmcp_tests::authority::Authority;
 use vmcp_tests::caller::{Caller, Line};
 use vmcp_tests::counterparts::Gateway;
 
 use super::{PROTOCOLS, backend, calls, sections};
-use crate::common::{config, gateway_with, ready, until};
+use crate::common::{config, gateway_with, ready, until, until_ready};
 
 const AUDIENCE: &str = "http://localhost/mcp";
 
@@ -131,14 +134,18 @@ async fn call_tool_of_search_creates_task() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn running_task_does_not_delay_shutdown() {
+async fn running_task_delays_shutdown_by_drain_time() {
     let a = backend("a", Protocol::Stateless).start();
-    let mut gateway = gateway_with(&[&a], &sections(&tools())).await;
+    let yaml = config([("a", a.url())], &sections(&tools()));
+    let mut gateway = Gateway::start_with(&yaml, &["--drain", "1s"]).await.unwrap();
+    until_ready(&gateway).await;
     let mut caller = Caller::stateless_with(gateway.url(), capabilities());
     begin(&mut caller, "hangs", json!({})).await;
     until("the step runs", async || calls(&a, "hang").len() == 1).await;
     drop(caller);
+    let stopped = Instant::now();
     gateway.signal("TERM").await.unwrap();
     let ended = tokio::time::timeout(crate::common::SOON, gateway.end()).await.unwrap();
     assert!(ended.unwrap().success(), "{}", gateway.log());
+    assert!(stopped.elapsed() >= Duration::from_secs(1), "the task had no time to end");
 }
