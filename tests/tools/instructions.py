@@ -8,7 +8,7 @@ process does not count. Build the programs first:
 
 `--option` passes an option to `vmcp serve`, `--section` adds a section to its configuration:
 
-    python3 tests/tools/instructions.py target/release call-stateful --option=--seal-key=/tmp/key \
+    python3 tests/tools/instructions.py target/release call-stateful --option=--seal-key=keys \
         --section 'sessionStorage: {provider: redis, address: "127.0.0.1:6379"}'
 
 Requires valgrind. The figure is reproducible within a percent on a busy machine, other than CPU time.

@@ -183,13 +183,49 @@ fn sessionless(message: &[u8]) -> bool {
     find(message, "error").and_then(|error| find(error, "code")) != Some(b"-32601")
 }
 
-/// Returns `true` if an error response means that the session is unknown. Revision 2025-11-25 requires 404; some servers
-/// respond with 400 and an error without a request id.
+/// Returns `true` if an error response means that the session is unknown. Revision 2025-11-25 requires 404, to which servers add
+/// errors of their own, also under the request's id; some respond with 400 and an error without a request id.
 pub(crate) fn is_session_unknown_error(code: StatusCode, body: &[u8]) -> bool {
-    let error = match scan(body) {
-        Ok(Envelope::Response { id: None, outcome: Outcome::Error(error) }) => error.of(body),
+    let (id, error) = match scan(body) {
+        Ok(Envelope::Response { id, outcome: Outcome::Error(error) }) => (id, error.of(body)),
         Ok(_) => return false,
         Err(_) => return code == StatusCode::NOT_FOUND,
     };
-    code == StatusCode::NOT_FOUND || find(error, "code") == Some(b"-32000")
+    let number = find(error, "code");
+    // Errors of the request itself, which some servers send with 404 too: unknown method, invalid parameters, unknown resource.
+    let is_of_request = id.is_some() && matches!(number, Some(b"-32601" | b"-32602" | b"-32002"));
+    match code {
+        StatusCode::NOT_FOUND => !is_of_request,
+        _ => id.is_none() && number == Some(b"-32000"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_session_has_404_and_any_error() {
+        let error = |id: &str, code: i32| {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"m"}}}}"#)
+        };
+        let is_unknown = |code, body: &str| is_session_unknown_error(code, body.as_bytes());
+        let (missing, bad) = (StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST);
+        for body in [
+            String::new(),
+            "not found".to_owned(),
+            error("null", -32601),
+            error("7", -32001),
+            error("\"server-error\"", -32600),
+        ] {
+            assert!(is_unknown(missing, &body), "{body}");
+        }
+        for code in [-32601, -32602, -32002] {
+            assert!(!is_unknown(missing, &error("7", code)), "{code}");
+        }
+        assert!(!is_unknown(missing, r#"{"jsonrpc":"2.0","id":7,"result":{}}"#));
+        assert!(is_unknown(bad, &error("null", -32000)));
+        assert!(!is_unknown(bad, &error("7", -32000)));
+        assert!(!is_unknown(bad, ""));
+    }
 }
