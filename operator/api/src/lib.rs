@@ -6,6 +6,7 @@
 
 mod composite_tool_definition;
 pub mod condition;
+pub mod conversion;
 mod definition;
 mod embedding_server;
 mod external_auth;

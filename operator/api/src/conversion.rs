@@ -1,0 +1,18 @@
+//! Conversion of resources to the configuration of a server.
+//!
+//! A conversion reads [`Inputs`] alone, and never the value of a Secret.
+
+mod inputs;
+mod names;
+mod output;
+mod secret_entry;
+
+pub use self::{
+    inputs::{ClusterDefaults, DefaultRedis, Inputs, Member, MemberKind},
+    names::{MCP_PATH, SERVER_PORT, limited_name, service_name, service_url},
+    output::{
+        Backends, ConditionUpdate, Conversion, ConversionError, EnvironmentVariable, LeftOut,
+        LeftOutReason, Warning, WarningReason,
+    },
+    secret_entry::{Available, SECRETS_PATH, SecretEntry, SecretSource, SourceKind},
+};
