@@ -45,6 +45,7 @@ pub fn limited_name(prefix: &str, name: &str, suffix: &str, max: usize) -> Strin
 
 /// Returns the beginning of the digest of a text, in hexadecimal.
 pub(super) fn digest(text: &str) -> String {
-    let [a, b, c, d, e, ..]: [u8; 32] = Sha256::digest(text.as_bytes()).into();
-    format!("{a:02x}{b:02x}{c:02x}{d:02x}{e:02x}")
+    let digest: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    let beginning = digest.first_chunk().expect("the digest is longer");
+    format!("{:016x}", u64::from_be_bytes(*beginning))
 }
