@@ -3,13 +3,11 @@
 //! A conversion reads [`Inputs`] alone, and never the value of a Secret.
 
 mod inputs;
-mod names;
 mod output;
 mod secret_entry;
 
 pub use self::{
     inputs::{ClusterDefaults, DefaultRedis, Inputs, Member, MemberKind},
-    names::{MCP_PATH, SERVER_PORT, limited_name, service_name, service_url},
     output::{
         Backends, ConditionUpdate, Conversion, ConversionError, EnvironmentVariable, LeftOut,
         LeftOutReason, Warning, WarningReason,

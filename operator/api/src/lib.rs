@@ -13,6 +13,7 @@ mod external_auth;
 mod free_form;
 mod group;
 mod inline;
+pub mod names;
 mod oidc_config;
 mod reference;
 mod remote_proxy;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::names::digest;
+use crate::names::digest;
 
 /// Directory at which the operator's Secret is mounted.
 pub const SECRETS_PATH: &str = "/etc/vmcp/secrets";

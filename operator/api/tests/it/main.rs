@@ -7,5 +7,6 @@ mod cost;
 mod definitions;
 mod fields;
 mod manifests;
+mod names;
 mod rules;
 mod support;
