@@ -1,5 +1,6 @@
 //! State of the store, as operators see it.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -69,8 +70,14 @@ impl Health {
             tracing::error!(%error, "workflow store has a key of another type");
             return StoreError::Corrupt;
         }
+        lock(&self.inner).is_rejecting |= is_rejection && script.takes_memory;
+        self.record_outage(error);
+        StoreError::Unavailable
+    }
+
+    /// Records that the store cannot be used now.
+    pub(crate) fn record_outage(&self, error: &impl fmt::Display) {
         let mut inner = lock(&self.inner);
-        inner.is_rejecting |= is_rejection && script.takes_memory;
         inner.state.last_error = Some(error.to_string().into());
         if inner.state.is_connected {
             inner.state.is_connected = false;
@@ -78,7 +85,6 @@ impl Health {
             drop(inner);
             tracing::warn!(%error, "workflow store unavailable");
         }
-        StoreError::Unavailable
     }
 
     /// Logs the first record that no key of the ring opens, or whose content has another form.

@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::sleep;
 use vmcp_compose::{Lease, RunId, RunOwner, StoreError, StoreLimits};
 use vmcp_core::Clock;
 use vmcp_redis::{Error, Idempotency, Redis};
@@ -21,6 +24,9 @@ use crate::sealed::RunSeal;
 
 /// Maximum number of leases that are given back at a time. Further ones end by themselves.
 const MAX_RELEASES: usize = 256;
+
+/// Pause between two startup checks while Redis is away.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Settings of a store.
 #[derive(Clone, Debug)]
@@ -91,13 +97,25 @@ pub(crate) struct Inner {
     /// Wakes those who wait for a write of this process.
     pub(crate) changed: Notify,
     pub(crate) releases: Arc<Semaphore>,
+    /// `true` once the startup check passed. Invariant: no step runs before, because the keys may belong to another program.
+    is_started: AtomicBool,
+}
+
+impl StartError {
+    /// Returns whether Redis is away for a time. Any other error calls for a change of configuration.
+    fn is_outage(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.is_outage())
+    }
 }
 
 impl RedisWorkflowStore {
     /// Starts the store after it has tried each required command and read the format of the keys.
     ///
+    /// While Redis is away, the store starts nevertheless: [`state`](Self::state) has the error, steps fail as unavailable, and a
+    /// background task tries again until Redis is there.
+    ///
     /// # Errors
-    /// Redis cannot be reached or is too old, the ACL of the user denies a command, or the keys have another format.
+    /// Redis rejects the credentials or is too old, the ACL of the user denies a command, or the keys have another format.
     pub async fn start(
         redis: Redis,
         settings: Settings,
@@ -119,8 +137,16 @@ impl RedisWorkflowStore {
             held: Mutex::default(),
             changed: Notify::new(),
             releases: Arc::new(Semaphore::new(MAX_RELEASES)),
+            is_started: AtomicBool::new(false),
         }));
-        store.probe().await?;
+        match store.probe().await {
+            Ok(()) => store.0.is_started.store(true, Ordering::Release),
+            Err(error) if error.is_outage() => {
+                store.0.health.record_outage(&error);
+                tokio::spawn(retry_probe(Arc::downgrade(&store.0)));
+            }
+            Err(error) => return Err(error),
+        }
         Ok(Arc::new(store))
     }
 
@@ -163,7 +189,10 @@ impl RedisWorkflowStore {
         script: &StepScript,
         arguments: &Arguments,
     ) -> Result<Reply, StoreError> {
-        let Inner { redis, prefix, health, .. } = &*self.0;
+        let Inner { redis, prefix, health, is_started, .. } = &*self.0;
+        if !is_started.load(Ordering::Acquire) {
+            return Err(StoreError::Unavailable);
+        }
         match redis.run(&script.script, prefix, arguments, Idempotency::Idempotent).await {
             Ok(reply) => {
                 health.record_success(script);
@@ -209,6 +238,30 @@ impl fmt::Debug for RedisWorkflowStore {
             .field("redis", &self.0.redis)
             .field("prefix", &self.0.prefix)
             .finish_non_exhaustive()
+    }
+}
+
+/// Repeats the startup check until it passes, or the store is dropped.
+async fn retry_probe(store: Weak<Inner>) {
+    let mut is_reported = false;
+    loop {
+        sleep(RETRY_INTERVAL).await;
+        let Some(store) = store.upgrade().map(RedisWorkflowStore) else { return };
+        let Inner { health, scripts, is_started, .. } = &*store.0;
+        match store.probe().await {
+            Ok(()) => {
+                is_started.store(true, Ordering::Release);
+                return health.record_success(&scripts.probe);
+            }
+            Err(error) => {
+                // The state is `unavailable` already, but waiting does not end this error.
+                if !error.is_outage() && !is_reported {
+                    tracing::error!(%error, "workflow store cannot be used");
+                    is_reported = true;
+                }
+                health.record_outage(&error);
+            }
+        }
     }
 }
 

@@ -124,6 +124,18 @@ impl Error {
         }
     }
 
+    /// Returns whether the server is away for a time: unreachable, starting or failing over. All other errors at startup call for a
+    /// change of configuration.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::CommandFailed { code, .. } => {
+                matches!(&**code, "LOADING" | "BUSY" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN")
+            }
+            error => error.is_temporary(),
+        }
+    }
+
     /// Converts an error of the `redis` crate. Keeps the server's message only where it contains
     /// neither keys nor values.
     pub(crate) fn from_redis(error: &RedisError, node: &Node) -> Self {

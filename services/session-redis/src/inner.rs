@@ -1,5 +1,6 @@
 //! State that the steps and the background task share.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use vmcp_core::Clock;
@@ -25,6 +26,9 @@ pub(crate) struct Inner {
     pub(crate) scripts: Scripts,
     pub(crate) replica: Replica,
     pub(crate) health: Health,
+    /// `true` once the startup checks passed. Invariant: no step runs before, because the keys may belong to another program, and
+    /// because tombstones are known only from then on.
+    pub(crate) is_started: AtomicBool,
 }
 
 /// Effect of a script, which decides what its success proves.
@@ -53,6 +57,9 @@ impl Inner {
         arguments: Arguments,
         effect: Effect,
     ) -> Result<Reply, StorageError> {
+        if !self.is_started.load(Ordering::Acquire) {
+            return Err(StorageError::Unavailable);
+        }
         // Each script may be repeated: it recognizes what it has done.
         let run = self.redis.run(script, &self.prefix, &arguments, Idempotency::Idempotent);
         match run.await {

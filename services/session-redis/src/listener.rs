@@ -38,9 +38,35 @@ const PAGE: usize = 1000;
 const BATCH: usize = 100;
 
 impl Inner {
-    /// Publishes and receives messages until the task is aborted.
-    pub(crate) async fn run(self: Arc<Self>, subscription: Subscription) {
+    /// Publishes and receives messages until the task is aborted. Without a subscription, it begins with the startup checks.
+    pub(crate) async fn run(self: Arc<Self>, subscription: Option<Subscription>) {
+        let subscription = match subscription {
+            Some(subscription) => subscription,
+            None => self.wait_for_start().await,
+        };
         tokio::join!(self.listen(subscription), self.beat(), self.heal(), self.sweep());
+    }
+
+    /// Repeats the startup checks until they pass.
+    async fn wait_for_start(&self) -> Subscription {
+        let mut is_reported = false;
+        loop {
+            sleep(RETRY_INTERVAL).await;
+            match self.first_subscription().await {
+                Ok(subscription) => {
+                    self.health.succeed(Use::Subscribe);
+                    return subscription;
+                }
+                Err(error) => {
+                    // The state is `unavailable` already, but waiting does not end this error.
+                    if !error.is_outage() && !is_reported {
+                        tracing::error!(%error, "session storage cannot be used");
+                        is_reported = true;
+                    }
+                    self.health.fail(Use::Subscribe, &error);
+                }
+            }
+        }
     }
 
     async fn listen(&self, mut subscription: Subscription) {

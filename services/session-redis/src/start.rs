@@ -1,5 +1,6 @@
 //! Settings and startup checks.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use vmcp_redis::{Error, Idempotency, Subscription, cmd};
@@ -60,6 +61,13 @@ pub enum StartError {
     Random,
 }
 
+impl StartError {
+    /// Returns whether Redis is away for a time. Any other error calls for a change of configuration.
+    pub(crate) fn is_outage(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.is_outage())
+    }
+}
+
 impl Inner {
     /// Subscribes after it has tried each required command.
     pub(crate) async fn first_subscription(&self) -> Result<Subscription, StartError> {
@@ -97,6 +105,8 @@ impl Inner {
         // Earlier tombstones are not read: a session that is not known here is restored from Redis, which has its tombstone.
         self.replica.set_last_score(time);
         self.replica.hear();
+        // Pairs with the load before each step, which then sees the score above.
+        self.is_started.store(true, Ordering::Release);
         Ok(subscription)
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
@@ -14,7 +15,7 @@ use vmcp_session::{
     SessionId, SessionKey, SessionRecord, SessionStorage, StorageFuture,
 };
 
-use crate::health::{Health, StorageState};
+use crate::health::{Health, StorageState, Use};
 use crate::inner::Inner;
 use crate::replica::Replica;
 use crate::scripts::Scripts;
@@ -32,8 +33,11 @@ pub struct RedisSessionStorage {
 impl RedisSessionStorage {
     /// Starts the storage after it has tried each required command, and subscribes to the messages of other replicas.
     ///
+    /// While Redis is away, the storage starts nevertheless: [`state`](Self::state) has the error, steps fail as unavailable, and
+    /// a background task tries again until Redis is there.
+    ///
     /// # Errors
-    /// [`StartError`] if Redis cannot be reached or used.
+    /// [`StartError`] if Redis rejects the settings, or cannot be used.
     pub async fn start(
         redis: Redis,
         settings: Settings,
@@ -55,8 +59,16 @@ impl RedisSessionStorage {
             clock,
             scripts: Scripts::new(),
             replica: Replica::new(name),
+            is_started: AtomicBool::new(false),
         });
-        let subscription = inner.first_subscription().await?;
+        let subscription = match inner.first_subscription().await {
+            Ok(subscription) => Some(subscription),
+            Err(error) if error.is_outage() => {
+                inner.health.fail(Use::Subscribe, &error);
+                None
+            }
+            Err(error) => return Err(error),
+        };
         let task = tokio::spawn(Arc::clone(&inner).run(subscription)).abort_handle();
         Ok(Arc::new(Self { inner, task }))
     }

@@ -71,6 +71,18 @@ impl Gateway {
         Self::run(yaml, &[], variables).await
     }
 
+    /// As [`Gateway::start_with`], with environment variables.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub async fn start_with_among(
+        yaml: &str,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<Self, TestError> {
+        Self::run(|_| yaml.to_owned(), arguments, variables).await
+    }
+
     async fn run(
         yaml: impl FnOnce(&str) -> String,
         arguments: &[&str],

@@ -25,6 +25,7 @@ mod otlp;
 mod own_issuer;
 mod pages;
 mod questions;
+mod redis_at_start;
 mod replicas;
 mod scale_out;
 mod servers;

@@ -47,3 +47,13 @@ pub(crate) async fn world(settings: &Settings, limits: Limits) -> TestEnv {
     let (store, replica) = (Arc::new(start().await), Arc::new(start().await));
     TestEnv { store, replica, clock }
 }
+
+/// Waits until a condition holds.
+pub(crate) async fn until(within: Duration, condition: impl Fn() -> bool) -> Duration {
+    let begun = tokio::time::Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < within, "the condition does not hold within {within:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    begun.elapsed()
+}

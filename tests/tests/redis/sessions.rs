@@ -4,6 +4,7 @@ mod contract;
 mod failover;
 mod failures;
 mod fixtures;
+mod late_start;
 mod proxy;
 mod settings;
 mod tombstones;

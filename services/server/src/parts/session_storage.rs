@@ -40,9 +40,6 @@ pub enum SessionStorageError {
          store; create a key with: openssl rand -hex 32"
     )]
     NoSealKey,
-    /// Redis cannot be reached, or rejects the credentials.
-    #[error("sessionStorage: {0}")]
-    Redis(#[from] vmcp_redis::Error),
     /// Sessions cannot be stored.
     #[error("sessionStorage: {0}")]
     Sessions(#[from] vmcp_session_redis::StartError),
@@ -52,11 +49,11 @@ pub enum SessionStorageError {
 }
 
 impl SessionStorageParts {
-    /// Connects to Redis.
+    /// Connects to Redis. While it is away, the storage starts without it and connects later.
     ///
     /// # Errors
-    /// Returns an error if Redis cannot be reached, if the permissions of its user are insufficient, or if the ring has no key that
-    /// other replicas may know.
+    /// Returns an error if Redis rejects the settings, if the permissions of its user are insufficient, or if the ring has no key
+    /// that other replicas may know.
     pub(crate) async fn start(
         self,
         ring: &KeyRing,
@@ -67,17 +64,18 @@ impl SessionStorageParts {
             return Err(SessionStorageError::NoSealKey);
         }
         let Self { settings, key_prefix, section } = self;
-        let redis = Redis::connect(*settings).await?;
+        let redis = Redis::connect_lazy(*settings);
         let sessions =
             vmcp_session_redis::Settings { key_prefix: key_prefix.clone(), ttl: session_ttl };
         let (ring, clock) = (ring.clone(), clock.clone());
         let sessions =
-            RedisSessionStorage::start(redis.clone(), sessions, ring.clone(), clock.clone())
-                .await?;
+            RedisSessionStorage::start(redis.clone(), sessions, ring.clone(), clock.clone());
         let limits = StoreLimits::default();
         let workflows = vmcp_compose_redis::Settings { key_prefix, limits };
-        let workflows = RedisWorkflowStore::start(redis, workflows, ring, clock).await?;
-        Ok(SharedStorage { sessions, workflows, section })
+        let workflows = RedisWorkflowStore::start(redis, workflows, ring, clock);
+        // Both wait for the dial timeout while Redis is away.
+        let (sessions, workflows) = tokio::join!(sessions, workflows);
+        Ok(SharedStorage { sessions: sessions?, workflows: workflows?, section })
     }
 
     /// Returns `true` if a running storage has this section.

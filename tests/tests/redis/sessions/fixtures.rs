@@ -12,6 +12,8 @@ use vmcp_session::{OwnerDigest, SessionId, SessionKey, SessionStorage};
 use vmcp_session_redis::{RedisSessionStorage, Settings, StartError};
 use vmcp_tests::counterparts::Redis as Server;
 
+pub(crate) use crate::fixtures::until;
+
 /// Time to live of sessions in the replicas.
 pub(crate) const TTL: Duration = Duration::from_millis(400);
 
@@ -28,9 +30,12 @@ pub(crate) async fn start(
 ) -> Result<Arc<RedisSessionStorage>, StartError> {
     let redis = Redis::connect(redis.clone()).await?;
     let settings = Settings { key_prefix: key_prefix.to_owned(), ttl: TTL };
-    let keys = [SealKey::from_bytes([1; 32])];
-    let ring = KeyRing::new("test", &keys, Clock::system()).unwrap();
-    RedisSessionStorage::start(redis, settings, ring, Clock::system()).await
+    RedisSessionStorage::start(redis, settings, ring(), Clock::system()).await
+}
+
+/// Returns the ring of all replicas.
+pub(crate) fn ring() -> KeyRing {
+    KeyRing::new("test", &[SealKey::from_bytes([1; 32])], Clock::system()).unwrap()
 }
 
 /// Starts two replicas of an empty storage.
@@ -55,16 +60,6 @@ pub(crate) async fn storages(redis: &RedisSettings) -> TestStorage {
 pub(crate) fn session() -> SessionKey {
     let owner = OwnerDigest::of(&Identity::new("https://idp.example", "alice"));
     SessionKey { owner, id: SessionId::random().unwrap(), issued_at: Clock::system().unix() }
-}
-
-/// Waits until a condition holds.
-pub(crate) async fn until(within: Duration, condition: impl Fn() -> bool) -> Duration {
-    let begun = tokio::time::Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < within, "the condition does not hold within {within:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    begun.elapsed()
 }
 
 /// Waits until a replica knows that a session has ended.

@@ -13,7 +13,7 @@ use vmcp_tests::counterparts::{Redis, skipped};
 
 use super::fixtures::{key_prefix, open, ring};
 use super::runner::owner;
-use crate::fixtures::{TIMEOUTS, standalone};
+use crate::fixtures::{TIMEOUTS, standalone, until};
 
 async fn start(
     redis: vmcp_redis::Settings,
@@ -101,6 +101,26 @@ async fn full_redis_takes_ends_but_no_starts() {
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
     store.create(record("b"), Vec::new()).await.unwrap();
     assert!(store.state().is_connected);
+}
+
+#[tokio::test]
+async fn store_starts_while_redis_is_down() {
+    if skipped() {
+        return;
+    }
+    let mut server = Redis::start(&[]).await.unwrap();
+    server.kill().unwrap();
+    let timeouts = Timeouts { dial: Duration::from_millis(300), ..TIMEOUTS };
+    let redis = Client::connect_lazy(vmcp_redis::Settings { timeouts, ..standalone(server.port) });
+    let settings = Settings { key_prefix: key_prefix(), limits: StoreLimits::default() };
+    let store = RedisWorkflowStore::start(redis, settings, ring(&[1]), Clock::system()).await;
+    let store = store.unwrap();
+    let error = store.create(record("a"), Vec::new()).await.unwrap_err();
+    assert_eq!(error, StoreError::Unavailable);
+    assert!(store.state().last_error.unwrap().contains("failed to connect"));
+    server.run().await.unwrap();
+    until(Duration::from_secs(10), || store.state().is_connected).await;
+    store.create(record("a"), Vec::new()).await.unwrap();
 }
 
 #[tokio::test]
