@@ -18,7 +18,7 @@
 //! metrics.request_ended();
 //! ```
 //!
-//! [`names`] lists all metrics, including those that a server feeds from its own counters.
+//! [`names`] lists the metrics; [`declare_metrics`](crate::declare_metrics) declares those that a server feeds from its own counters.
 
 pub mod names;
 
@@ -28,8 +28,6 @@ mod labels;
 mod outcome;
 mod series;
 mod server;
-#[cfg(test)]
-mod testing;
 mod workflow;
 
 pub use self::{

@@ -6,6 +6,7 @@ mod exposure;
 mod file_mode;
 mod json_response;
 mod memory_gauges;
+pub mod metrics;
 pub mod parts;
 mod paths;
 mod reloads;

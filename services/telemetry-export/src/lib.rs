@@ -11,5 +11,5 @@ mod telemetry;
 pub use self::{
     scrape::Scrape,
     settings::{Endpoint, Headers, Protocol, SamplingRatio, Settings, SettingsError},
-    telemetry::{BuildError, Builder, ShutdownError, Telemetry},
+    telemetry::{BuildError, Builder, EXPORT_FAILURES, METRICS, ShutdownError, Telemetry},
 };

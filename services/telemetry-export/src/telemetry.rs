@@ -19,6 +19,7 @@ mod build;
 mod observe;
 
 pub use self::build::{BuildError, Builder};
+pub use self::observe::{EXPORT_FAILURES, METRICS};
 
 const SCOPE: &str = "vmcp";
 

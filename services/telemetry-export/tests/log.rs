@@ -58,7 +58,7 @@ async fn failed_exports_log_no_secrets() {
         ..Settings::default()
     };
     let telemetry = Telemetry::builder(settings).otlp(client).unwrap().build().unwrap();
-    telemetry.observe(&vmcp_telemetry::metrics::names::EXPORT_FAILURES, || 0);
+    telemetry.observe(&vmcp_telemetry_export::EXPORT_FAILURES, || 0);
     let text = log.text();
     assert!(!text.contains("InstrumentCreationFailed"), "{text}");
 }

@@ -14,7 +14,7 @@ use opentelemetry_sdk::metrics::{
 use opentelemetry_sdk::trace::{
     BatchSpanProcessor, Sampler, SdkTracerProvider, SpanProcessor, TracerProviderBuilder,
 };
-use vmcp_telemetry::metrics::{MAX_SERIES, names};
+use vmcp_telemetry::metrics::MAX_SERIES;
 use vmcp_telemetry::{Recorder, SpanRecorder, TelemetryOptions};
 
 use super::observe::MAX_VALUES;
@@ -153,7 +153,7 @@ impl Builder {
         let inner =
             Inner { providers, has_reader: has_metric_reader, recorder, service_name, scrape };
         let telemetry = Telemetry(Arc::new(inner));
-        telemetry.observe(&names::EXPORT_FAILURES, move || failures.load(Ordering::Relaxed));
+        telemetry.observe(&super::EXPORT_FAILURES, move || failures.load(Ordering::Relaxed));
         Ok(telemetry)
     }
 

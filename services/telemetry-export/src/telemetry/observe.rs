@@ -6,6 +6,11 @@ use vmcp_telemetry::metrics::names::{Metric, MetricKind};
 
 use super::Telemetry;
 
+vmcp_telemetry::declare_metrics! {
+    /// Failed exports to the collector.
+    EXPORT_FAILURES = Counter "vmcp_telemetry_export_failures" "";
+}
+
 /// Maximum number of label values of one metric.
 pub(super) const MAX_VALUES: usize = 1000;
 

@@ -12,11 +12,22 @@ use opentelemetry_sdk::trace::{
 use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_core::{Backend, BoxError, Generation, McpOperation, McpRequest, RequestContext};
-use vmcp_telemetry::metrics::{RunOutcome, StepOutcome, names};
+use vmcp_telemetry::metrics::names::{self, Metric, MetricKind};
+use vmcp_telemetry::metrics::{RunOutcome, StepOutcome};
 use vmcp_telemetry::workflow::RunObserver;
 
 use super::*;
 use crate::{Endpoint, SamplingRatio, SettingsError};
+
+const OPEN_FILES: Metric = Metric {
+    name: "mine_open_files",
+    kind: MetricKind::Gauge,
+    unit: "",
+    description: "Open files.",
+};
+
+const LOCKS: Metric =
+    Metric { name: "mine_locks", kind: MetricKind::Gauge, unit: "", description: "Locks." };
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -150,17 +161,13 @@ fn enabled_signals_need_a_destination() {
 #[tokio::test]
 async fn text_has_every_metric() {
     let telemetry = Telemetry::builder(prometheus_settings()).build().unwrap();
-    for metric in names::METRICS.iter().filter(|metric| metric.description.contains("Fed by")) {
-        if metric.description.contains("each backend") {
-            telemetry.observe_each(metric, names::BACKEND, |show| show("a", 3));
-        } else {
-            telemetry.observe(metric, || 3);
-        }
-    }
+    telemetry.observe(&OPEN_FILES, || 3);
+    telemetry.observe_each(&LOCKS, names::BACKEND, |show| show("a", 3));
+    telemetry.observe(&EXPORT_FAILURES, || 0);
     exercise_all_metrics(&telemetry).await;
     let text = telemetry.scrape().unwrap().text();
     let text = std::str::from_utf8(&text).unwrap();
-    for metric in names::METRICS {
+    for metric in names::METRICS.iter().chain(METRICS) {
         let name = metric.prometheus();
         let prometheus_settings = text.lines().any(|line| {
             line.split_once(['{', ' ']).is_some_and(|(prometheus_settings, _)| {
@@ -170,9 +177,9 @@ async fn text_has_every_metric() {
         });
         assert!(prometheus_settings, "{name} is not in:\n{text}");
     }
-    assert!(text.contains("vmcp_sessions 3"), "{text}");
+    assert!(text.contains("mine_open_files 3"), "{text}");
     assert!(text.contains(r#"le="0.02""#) && text.contains(r#"le="300""#), "{text}");
-    assert!(text.contains(r#"vmcp_backend_healthy{vmcp_backend_name="a"} 3"#), "{text}");
+    assert!(text.contains(r#"mine_locks{vmcp_backend_name="a"} 3"#), "{text}");
     assert!(text.contains(r#"service_name="gateway""#), "{text}");
 }
 
@@ -193,12 +200,12 @@ async fn text_is_cached_for_a_second() {
 #[tokio::test]
 async fn omits_values_beyond_limit() {
     let telemetry = Telemetry::builder(prometheus_settings()).build().unwrap();
-    telemetry.observe_each(&names::BACKEND_HEALTHY, names::BACKEND, |show| {
+    telemetry.observe_each(&LOCKS, names::BACKEND, |show| {
         (0..5000).for_each(|number: u64| show(&number.to_string(), number));
     });
     let text = telemetry.scrape().unwrap().text();
     let text = std::str::from_utf8(&text).unwrap();
-    let lines = text.lines().filter(|line| line.starts_with("vmcp_backend_healthy{"));
+    let lines = text.lines().filter(|line| line.starts_with("mine_locks{"));
     assert_eq!(lines.count(), 1000);
 }
 
