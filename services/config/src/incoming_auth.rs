@@ -56,8 +56,8 @@ section! {
     pub struct Oidc {
         /// The issuer of accepted tokens.
         pub issuer: String, [Constraint::Matches(&patterns::HTTP)];
-        /// OAuth client identifier of this server at the issuer.
-        pub client_id: String, [Constraint::NotEmpty];
+        /// OAuth client identifier of this server at the issuer. Absent is the audience.
+        pub client_id: Option<String>;
         /// Required audience of a token.
         pub audience: String, [Constraint::NotEmpty];
         /// Environment variable with the client's secret.
@@ -80,7 +80,7 @@ section! {
     rules [Rule::Cel(
         "self.issuer.startsWith('https://') || (has(self.insecureAllowHttp) && self.insecureAllowHttp)",
         "issuer must be https, or insecureAllowHttp true for development",
-    )]
+    ), Rule::Cel("has(self.clientId) && self.clientId != ''", "clientId is required")]
     check Oidc::check
 }
 
@@ -186,6 +186,12 @@ impl IncomingAuth {
 // === impl Oidc ===
 
 impl Oidc {
+    /// Returns the client identifier: `clientId`, or else the audience.
+    #[must_use]
+    pub fn client_id(&self) -> &str {
+        self.client_id.as_deref().unwrap_or(&self.audience)
+    }
+
     /// Returns the resource indicator: `resource`, or else the audience.
     #[must_use]
     pub fn resource(&self) -> &str {

@@ -38,9 +38,11 @@ pub struct ResourceOptions {
 /// The error of invalid metadata.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
-    /// The URL is invalid: RFC 9728 section 1.2 requires `https`; on loopback `http` is accepted too.
+    /// The URL is invalid: RFC 9728 section 1.2 requires `https`; on loopback and for Services of a Kubernetes cluster
+    /// `http` is accepted too.
     #[error(
-        "the resource must be an absolute https URL without user info and fragment (http on loopback): set `resource`"
+        "the resource must be an absolute https URL without user info and fragment (http on loopback and for \
+         name.namespace.svc): set `resource`"
     )]
     Url,
     /// The host is a private address, which other clients may not reach.
@@ -163,7 +165,7 @@ fn parse(resource: &str, options: ResourceOptions) -> Result<Uri, ResourceError>
         host.eq_ignore_ascii_case("localhost") || address.is_some_and(|ip| ip.is_loopback());
     match uri.scheme_str() {
         Some("https") => {}
-        Some("http") if loopback || options.allow_http => {}
+        Some("http") if loopback || is_cluster_service(host) || options.allow_http => {}
         _ => return Err(ResourceError::Url),
     }
     let private = address.is_some_and(|ip| match ip {
@@ -174,6 +176,13 @@ fn parse(resource: &str, options: ResourceOptions) -> Result<Uri, ResourceError>
         return Err(ResourceError::PrivateAddress { host: host.into() });
     }
     Ok(uri)
+}
+
+/// Returns `true` for the DNS name of a Kubernetes Service: `name.namespace.svc`, alone or before a cluster domain.
+fn is_cluster_service(host: &str) -> bool {
+    let mut labels = host.trim_end_matches('.').split('.');
+    let has_name = labels.by_ref().take(2).filter(|label| !label.is_empty()).count() == 2;
+    has_name && labels.next().is_some_and(|label| label.eq_ignore_ascii_case("svc"))
 }
 
 fn metadata_document(resource: &str, issuer: &str, scopes: &[Box<str>]) -> Bytes {

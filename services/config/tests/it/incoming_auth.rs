@@ -33,16 +33,25 @@ fn anonymous_and_local_reject_oidc_section() {
 }
 
 #[test]
-fn oidc_requires_issuer_client_and_audience() {
+fn oidc_requires_issuer_and_audience() {
     refused(
         "{type: oidc}",
         "incomingAuth.oidc",
         "found no value; allowed: a value (required with type: oidc)",
     );
     let list = incoming("{type: oidc, oidc: {}}");
-    assert_eq!(list.len(), 3, "{list:#?}");
-    for (line, key) in list.iter().zip(["issuer", "clientId", "audience"]) {
+    assert_eq!(list.len(), 2, "{list:#?}");
+    for (line, key) in list.iter().zip(["issuer", "audience"]) {
         assert!(line.contains(&format!("incomingAuth.oidc.{key}: found no value")), "{line}");
+    }
+}
+
+#[test]
+fn audience_is_default_client_id() {
+    for (given, expected) in [("", "a"), (", clientId: ''", "a"), (", clientId: c", "c")] {
+        let text = format!("{{type: oidc, oidc: {{issuer: 'https://idp', audience: a{given}}}}}");
+        let IncomingMethod::Oidc(oidc) = accepted(&text).method else { panic!("oidc") };
+        assert_eq!(oidc.client_id(), expected, "{given}");
     }
 }
 

@@ -100,7 +100,6 @@ fn required_text_is_not_empty() {
         "/name",
         "/backends/0/name",
         "/aggregation/tools/0/workload",
-        "/incomingAuth/oidc/clientId",
         "/incomingAuth/oidc/audience",
         "/incomingAuth/authz/policies/0",
         "/outgoingAuth/backends/literal/headerInjection/headerValue",

@@ -249,9 +249,10 @@ impl Converter<'_> {
         let secret = self.secret(AT, &oidc);
         let resource = self.resource(AT, &oidc);
         let (configured, supplied) = self.fetchers(AT, &oidc)?;
+        let client_id = oidc.client_id().to_owned();
         let Oidc {
             issuer,
-            client_id,
+            client_id: _,
             audience: _,
             client_secret_env: _,
             scopes,

@@ -76,9 +76,17 @@ fn allows_any_origin() {
 }
 
 #[test]
-fn requires_https_except_on_loopback() {
-    for url in ["https://mcp.example", "http://localhost:1/m", "http://[::1]/", "http://127.0.0.9/"]
-    {
+fn requires_https_except_on_loopback_and_cluster_services() {
+    for url in [
+        "https://mcp.example",
+        "http://localhost:1/m",
+        "http://[::1]/",
+        "http://127.0.0.9/",
+        "http://vmcp-tools.team.svc/mcp",
+        "http://vmcp-tools.team.svc:4483/mcp",
+        "http://vmcp-tools.team.SVC.cluster.local:4483/mcp",
+        "http://vmcp-tools.team.svc.corp.example./mcp",
+    ] {
         assert!(resource(url).is_ok(), "{url}");
     }
     for url in [
@@ -91,12 +99,17 @@ fn requires_https_except_on_loopback() {
         "https://u@mcp.example/",
         "https://mcp.example/#f",
         "http://localhost.example/",
+        "http://svc/",
+        "http://team.svc/",
+        "http://.team.svc/",
+        "http://tools.team.svcs/",
+        "http://tools.team.example.svc/",
     ] {
         assert_eq!(resource(url), Err(ResourceError::Url), "{url}");
     }
     let options = ResourceOptions { allow_http: true, allow_private_address: false };
     let scopes: [&str; 0] = [];
-    assert!(ProtectedResource::new("http://svc.ns:4483/mcp", ISSUER, &scopes, options).is_ok());
+    assert!(ProtectedResource::new("http://tools.team:4483/mcp", ISSUER, &scopes, options).is_ok());
 }
 
 #[test]
