@@ -12,10 +12,11 @@ use vmcp_config::{AuthServer, Config, SecretRef};
 
 pub use self::{
     condition::{
-        AuthConfigured, AuthServerConfigValidated, AuthzUpstreamSelection, BackendAuthConfig,
-        BackendsDegraded, BackendsDiscovered, BackendsReady, CompositeToolRefsValidated,
-        EmbeddingServerReady, GroupRefValidated, IdentitySynthesized, OidcConfigRefValidated,
-        PodTemplateSpecValid, ServerReady, ServerValid, SessionStorageWarning,
+        AudienceUnique, AuthConfigured, AuthServerConfigValidated, AuthzUpstreamSelection,
+        BackendAuthConfig, BackendsDegraded, BackendsDiscovered, BackendsReady,
+        CompositeToolRefsValidated, EmbeddingServerReady, GroupRefValidated, IdentitySynthesized,
+        IssuerUnique, MembersIncluded, ObjectsApplied, OidcConfigRefValidated,
+        PodTemplateSpecValid, ServerReady, ServerValid, ServiceNameUnique, SessionStorageWarning,
         TelemetryConfigRefValidated,
     },
     incoming_auth::{

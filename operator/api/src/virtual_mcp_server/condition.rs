@@ -102,4 +102,30 @@ conditions! {
     BackendsDegraded: "Degraded" {
         Degraded = True "BackendsDegraded",
     }
+    /// Condition that tells whether no other server requires the same audience.
+    AudienceUnique: "AudienceUnique" {
+        Unique = True "AudienceUnique",
+        Shared = False "AudienceShared",
+    }
+    /// Condition that tells whether no other server has an embedded authorization server with the same issuer.
+    IssuerUnique: "IssuerUnique" {
+        Unique = True "IssuerUnique",
+        Shared = False "IssuerShared",
+    }
+    /// Condition that tells whether no other server has the same telemetry service name.
+    ServiceNameUnique: "ServiceNameUnique" {
+        Unique = True "ServiceNameUnique",
+        Shared = False "ServiceNameShared",
+    }
+    /// Condition that tells whether all members of the group are backends.
+    MembersIncluded: "MembersIncluded" {
+        All = True "AllMembersIncluded",
+        LeftOut = False "MembersLeftOut",
+    }
+    /// Condition that tells whether the generated objects exist as planned.
+    ObjectsApplied: "ObjectsApplied" {
+        Applied = True "ObjectsApplied",
+        ForeignOwner = False "ForeignOwner",
+        Refused = False "ObjectRefused",
+    }
 }

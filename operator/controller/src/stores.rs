@@ -1,0 +1,356 @@
+//! Objects that the operator watches, and what their changes lead to.
+
+mod kinds;
+mod owned;
+
+use std::collections::BTreeSet;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch as signal;
+use tokio::task::JoinSet;
+use vmcp_api::{
+    EmbeddingServer, MCPExternalAuthConfig, MCPGroup, MCPOIDCConfig, MCPRemoteProxy, MCPServer,
+    MCPServerEntry, MCPTelemetryConfig, MCPToolConfig, VirtualMCPCompositeToolDefinition,
+    VirtualMCPServer,
+};
+
+pub(crate) use self::owned::{Controller, MANAGED_BY, Owned, Rollout};
+use crate::dependencies::{Dependencies, Topic};
+use crate::environment::Environment;
+use crate::key::{Key, Kind, ObjectKey};
+use crate::queue::Queue;
+use crate::store::{Change, Store, Versioned};
+use crate::watch::{Consumer, Metadata, Whole, watch};
+
+/// Objects that the operator watches.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    pub(crate) servers: Store<VirtualMCPServer>,
+    pub(crate) groups: Store<MCPGroup>,
+    pub(crate) mcp_servers: Store<MCPServer>,
+    pub(crate) remote_proxies: Store<MCPRemoteProxy>,
+    pub(crate) entries: Store<MCPServerEntry>,
+    pub(crate) external_auth_configs: Store<MCPExternalAuthConfig>,
+    pub(crate) oidc_configs: Store<MCPOIDCConfig>,
+    pub(crate) telemetry_configs: Store<MCPTelemetryConfig>,
+    pub(crate) tool_configs: Store<MCPToolConfig>,
+    pub(crate) composite_tool_definitions: Store<VirtualMCPCompositeToolDefinition>,
+    pub(crate) embedding_servers: Store<EmbeddingServer>,
+    pub(crate) config_maps: Store<Owned>,
+    pub(crate) secrets: Store<Owned>,
+    pub(crate) service_accounts: Store<Owned>,
+    pub(crate) roles: Store<Owned>,
+    pub(crate) role_bindings: Store<Owned>,
+    pub(crate) deployments: Store<Owned>,
+    pub(crate) services: Store<Owned>,
+    pub(crate) dependencies: Dependencies,
+    pub(crate) queue: Queue,
+    /// Number of watches that have not listed their objects yet; `None` before any was started.
+    unlisted: signal::Sender<Option<usize>>,
+}
+
+/// Object of a watched kind.
+pub(crate) trait Watched:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + std::fmt::Debug
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+    const KIND: Kind;
+
+    /// Part of an object that is kept.
+    type Kept: Send + Sync + 'static;
+
+    fn store(stores: &Stores) -> &Store<Self::Kept>;
+
+    /// Returns the topics of an object besides its name.
+    fn topics(key: &Key, kept: &Self::Kept) -> BTreeSet<Topic>;
+}
+
+/// Watched object whose whole content is read.
+pub(crate) trait WatchedWhole: Watched {
+    fn keep(self) -> Self::Kept;
+}
+
+/// Consumer that fills a store and queues what depends on its changes.
+struct Filler<W> {
+    stores: Arc<Stores>,
+    namespace: Option<String>,
+    is_listed: std::sync::atomic::AtomicBool,
+    kind: PhantomData<fn() -> W>,
+}
+
+// === impl Stores ===
+
+impl Default for Stores {
+    fn default() -> Self {
+        Self {
+            servers: Store::default(),
+            groups: Store::default(),
+            mcp_servers: Store::default(),
+            remote_proxies: Store::default(),
+            entries: Store::default(),
+            external_auth_configs: Store::default(),
+            oidc_configs: Store::default(),
+            telemetry_configs: Store::default(),
+            tool_configs: Store::default(),
+            composite_tool_definitions: Store::default(),
+            embedding_servers: Store::default(),
+            config_maps: Store::default(),
+            secrets: Store::default(),
+            service_accounts: Store::default(),
+            roles: Store::default(),
+            role_bindings: Store::default(),
+            deployments: Store::default(),
+            services: Store::default(),
+            dependencies: Dependencies::default(),
+            queue: Queue::default(),
+            unlisted: signal::Sender::new(None),
+        }
+    }
+}
+
+impl Stores {
+    /// Starts the watches of all kinds in some namespaces, or in all of them. They end with the returned set.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        client: &Client,
+        namespaces: &[String],
+        environment: &Environment,
+    ) -> JoinSet<()> {
+        self.expect_list();
+        let mut starter = Starter {
+            stores: Arc::clone(self),
+            client: client.clone(),
+            environment: environment.clone(),
+            tasks: JoinSet::new(),
+        };
+        let scopes: Vec<Option<&str>> = match namespaces {
+            [] => vec![None],
+            names => names.iter().map(|name| Some(name.as_str())).collect(),
+        };
+        for scope in scopes {
+            kinds::start(&mut starter, scope);
+        }
+        // The count of this function itself: without it, the first watches could seem to be all.
+        self.count_list();
+        starter.tasks
+    }
+
+    /// Waits until all watches have listed their objects.
+    pub(crate) async fn wait_until_listed(&self) {
+        let mut unlisted = self.unlisted.subscribe();
+        // The sender lives as long as `self`.
+        drop(unlisted.wait_for(|unlisted| *unlisted == Some(0)).await);
+    }
+
+    /// Returns whether all watches have listed their objects.
+    pub(crate) fn are_listed(&self) -> bool {
+        *self.unlisted.borrow() == Some(0)
+    }
+
+    /// Queues the objects that depend on the old or new state of a changed object, and the object itself if a controller
+    /// reconciles its kind.
+    pub(crate) fn follow<W: Watched>(&self, change: &Change<W::Kept>) {
+        let object = ObjectKey::new(W::KIND, change.key.clone());
+        let states = [&change.old, &change.new].into_iter().flatten();
+        let mut topics: BTreeSet<_> =
+            states.flat_map(|state| W::topics(&change.key, state)).collect();
+        topics.insert(Topic::Object(object.clone()));
+        let mut targets: BTreeSet<_> =
+            topics.iter().flat_map(|topic| self.dependencies.dependents(topic)).collect();
+        if W::KIND == Kind::VirtualMCPServer {
+            if change.new.is_some() {
+                targets.insert(object);
+            } else {
+                self.dependencies.set(&object, BTreeSet::new());
+                targets.remove(&object);
+            }
+        }
+        for target in targets {
+            self.queue.add(target);
+        }
+    }
+
+    /// Stores the response of a write, so that the next reconcile does not repeat it. Queues the dependents of the object
+    /// but its writer.
+    pub(crate) fn record<T>(
+        &self,
+        store: &Store<T>,
+        object: &ObjectKey,
+        written: Versioned<T>,
+        writer: &ObjectKey,
+    ) {
+        if store.put(object.key.clone(), written).is_some() {
+            let dependents = self.dependencies.dependents(&Topic::Object(object.clone()));
+            for target in dependents.into_iter().filter(|target| target != writer) {
+                self.queue.add(target);
+            }
+        }
+    }
+
+    /// Returns the store of a built-in kind.
+    pub(crate) fn owned(&self, kind: Kind) -> Option<&Store<Owned>> {
+        match kind {
+            Kind::ConfigMap => Some(&self.config_maps),
+            Kind::Secret => Some(&self.secrets),
+            Kind::ServiceAccount => Some(&self.service_accounts),
+            Kind::Role => Some(&self.roles),
+            Kind::RoleBinding => Some(&self.role_bindings),
+            Kind::Deployment => Some(&self.deployments),
+            Kind::Service => Some(&self.services),
+            Kind::VirtualMCPServer
+            | Kind::MCPGroup
+            | Kind::MCPServer
+            | Kind::MCPRemoteProxy
+            | Kind::MCPServerEntry
+            | Kind::MCPExternalAuthConfig
+            | Kind::MCPOIDCConfig
+            | Kind::MCPTelemetryConfig
+            | Kind::MCPToolConfig
+            | Kind::VirtualMCPCompositeToolDefinition
+            | Kind::EmbeddingServer => None,
+        }
+    }
+
+    fn expect_list(&self) {
+        self.unlisted.send_modify(|unlisted| *unlisted = Some(unlisted.unwrap_or(0) + 1));
+    }
+
+    fn count_list(&self) {
+        self.unlisted.send_modify(|unlisted| {
+            *unlisted = unlisted.map(|count| count.saturating_sub(1));
+        });
+    }
+}
+
+/// Starts watches.
+struct Starter {
+    stores: Arc<Stores>,
+    client: Client,
+    environment: Environment,
+    tasks: JoinSet<()>,
+}
+
+// === impl Starter ===
+
+impl Starter {
+    fn whole<W: WatchedWhole>(&mut self, namespace: Option<&str>, selector: Option<&'static str>) {
+        let feed = Whole(self.api::<W>(namespace));
+        let filler = self.filler::<W>(namespace);
+        let environment = self.environment.clone();
+        self.stores.expect_list();
+        self.tasks.spawn(async move { watch(feed, selector, filler, environment).await });
+    }
+
+    fn metadata<W: Watched<Kept = Owned>>(
+        &mut self,
+        namespace: Option<&str>,
+        selector: Option<&'static str>,
+    ) {
+        let feed = Metadata(self.api::<W>(namespace));
+        let filler = self.filler::<W>(namespace);
+        let environment = self.environment.clone();
+        self.stores.expect_list();
+        self.tasks.spawn(async move { watch(feed, selector, filler, environment).await });
+    }
+
+    fn api<W: Watched>(&self, namespace: Option<&str>) -> Api<W> {
+        match namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        }
+    }
+
+    fn filler<W>(&self, namespace: Option<&str>) -> Filler<W> {
+        Filler {
+            stores: Arc::clone(&self.stores),
+            namespace: namespace.map(str::to_owned),
+            is_listed: false.into(),
+            kind: PhantomData,
+        }
+    }
+}
+
+// === impl Filler ===
+
+impl<W: Watched> Filler<W> {
+    fn fill(&self, listed: Vec<(Key, Versioned<W::Kept>)>) {
+        let changes = W::store(&self.stores).replace(self.namespace.as_deref(), listed);
+        for change in changes {
+            self.stores.follow::<W>(&change);
+        }
+        if !self.is_listed.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            self.stores.count_list();
+        }
+    }
+
+    fn insert(&self, (key, object): (Key, Versioned<W::Kept>)) {
+        if let Some(change) = W::store(&self.stores).put(key, object) {
+            self.stores.follow::<W>(&change);
+        }
+    }
+
+    fn delete(&self, (key, object): (Key, Versioned<W::Kept>)) {
+        if let Some(change) = W::store(&self.stores).remove(key, object.version) {
+            self.stores.follow::<W>(&change);
+        }
+    }
+}
+
+impl<W: WatchedWhole> Consumer<W> for Filler<W> {
+    type Item = (Key, Versioned<W::Kept>);
+
+    fn convert(&self, object: W) -> Self::Item {
+        let (key, version) = (Key::of(&object), version_of(object.meta()));
+        (key, Versioned { version, value: Arc::new(object.keep()) })
+    }
+
+    fn replace(&self, items: Vec<Self::Item>) {
+        self.fill(items);
+    }
+
+    fn put(&self, item: Self::Item) {
+        self.insert(item);
+    }
+
+    fn remove(&self, item: Self::Item) {
+        self.delete(item);
+    }
+}
+
+impl<W: Watched<Kept = Owned>> Consumer<kube::core::PartialObjectMeta<W>> for Filler<W> {
+    type Item = (Key, Versioned<Owned>);
+
+    fn convert(&self, object: kube::core::PartialObjectMeta<W>) -> Self::Item {
+        let key = Key::of(&object);
+        let kept = Owned::of_metadata(object.metadata);
+        (key, Versioned { version: kept.version, value: Arc::new(kept) })
+    }
+
+    fn replace(&self, items: Vec<Self::Item>) {
+        self.fill(items);
+    }
+
+    fn put(&self, item: Self::Item) {
+        self.insert(item);
+    }
+
+    fn remove(&self, item: Self::Item) {
+        self.delete(item);
+    }
+}
+
+/// Returns the resource version as a number; 0 if it is none.
+pub(crate) fn version_of(
+    metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+) -> u64 {
+    metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,137 @@
+//! The watched kinds: where each is kept, and what refers to it.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::ResourceExt;
+use vmcp_api::{
+    EmbeddingServer, MCPExternalAuthConfig, MCPGroup, MCPOIDCConfig, MCPRemoteProxy, MCPServer,
+    MCPServerEntry, MCPTelemetryConfig, MCPToolConfig, VirtualMCPCompositeToolDefinition,
+    VirtualMCPServer,
+};
+
+use super::{Owned, Starter, Stores, Watched, WatchedWhole};
+use crate::dependencies::Topic;
+use crate::identities::Identities;
+use crate::key::{Key, Kind, ObjectKey};
+use crate::store::Store;
+
+/// Label selector of the objects that the operator makes.
+const MADE_BY_OPERATOR: &str = "app.kubernetes.io/managed-by=vmcp-operator";
+
+/// Starts the watches of a namespace, or of all of them.
+pub(super) fn start(starter: &mut Starter, namespace: Option<&str>) {
+    starter.whole::<VirtualMCPServer>(namespace, None);
+    starter.whole::<MCPGroup>(namespace, None);
+    starter.whole::<MCPServer>(namespace, None);
+    starter.whole::<MCPRemoteProxy>(namespace, None);
+    starter.whole::<MCPServerEntry>(namespace, None);
+    starter.whole::<MCPExternalAuthConfig>(namespace, None);
+    starter.whole::<MCPOIDCConfig>(namespace, None);
+    starter.whole::<MCPTelemetryConfig>(namespace, None);
+    starter.whole::<MCPToolConfig>(namespace, None);
+    starter.whole::<VirtualMCPCompositeToolDefinition>(namespace, None);
+    starter.whole::<EmbeddingServer>(namespace, None);
+    // Resources refer to Secrets and ConfigMaps that others made.
+    starter.metadata::<ConfigMap>(namespace, None);
+    starter.metadata::<Secret>(namespace, None);
+    starter.metadata::<ServiceAccount>(namespace, Some(MADE_BY_OPERATOR));
+    starter.metadata::<Role>(namespace, Some(MADE_BY_OPERATOR));
+    starter.metadata::<RoleBinding>(namespace, Some(MADE_BY_OPERATOR));
+    starter.whole::<Deployment>(namespace, Some(MADE_BY_OPERATOR));
+    starter.metadata::<Service>(namespace, Some(MADE_BY_OPERATOR));
+}
+
+macro_rules! resources {
+    ($($kind:ident in $store:ident, $topics:expr;)+) => {
+        $(
+            impl Watched for $kind {
+                const KIND: Kind = Kind::$kind;
+                type Kept = Self;
+
+                fn store(stores: &Stores) -> &Store<Self> {
+                    &stores.$store
+                }
+
+                fn topics(key: &Key, kept: &Self) -> BTreeSet<Topic> {
+                    let topics: fn(&Key, &Self) -> BTreeSet<Topic> = $topics;
+                    topics(key, kept)
+                }
+            }
+
+            impl WatchedWhole for $kind {
+                fn keep(mut self) -> Self {
+                    // The largest parts of the metadata, which no reconcile reads.
+                    self.metadata.managed_fields = None;
+                    self.annotations_mut().remove("kubectl.kubernetes.io/last-applied-configuration");
+                    self
+                }
+            }
+        )+
+    };
+}
+
+resources! {
+    VirtualMCPServer in servers, |_, server| Identities::of(server).topics();
+    MCPGroup in groups, |_, _| BTreeSet::new();
+    MCPServer in mcp_servers, |key, server| members(key, server.spec.group_ref.as_ref().map(|group| group.name.as_str()));
+    MCPRemoteProxy in remote_proxies, |key, proxy| members(key, proxy.spec.group_ref.as_ref().map(|group| group.name.as_str()));
+    MCPServerEntry in entries, |key, entry| members(key, Some(&entry.spec.group_ref.name));
+    MCPExternalAuthConfig in external_auth_configs, |_, _| BTreeSet::new();
+    MCPOIDCConfig in oidc_configs, |_, _| BTreeSet::new();
+    MCPTelemetryConfig in telemetry_configs, |_, _| BTreeSet::new();
+    MCPToolConfig in tool_configs, |_, _| BTreeSet::new();
+    VirtualMCPCompositeToolDefinition in composite_tool_definitions, |_, _| BTreeSet::new();
+    EmbeddingServer in embedding_servers, |_, _| BTreeSet::new();
+}
+
+fn members(key: &Key, group: Option<&str>) -> BTreeSet<Topic> {
+    group.into_iter().map(|group| Topic::Members(key.sibling(group))).collect()
+}
+
+macro_rules! owned {
+    ($($kind:ident in $store:ident;)+) => {
+        $(
+            impl Watched for $kind {
+                const KIND: Kind = Kind::$kind;
+                type Kept = Owned;
+
+                fn store(stores: &Stores) -> &Store<Owned> {
+                    &stores.$store
+                }
+
+                fn topics(key: &Key, kept: &Owned) -> BTreeSet<Topic> {
+                    owner(key, kept)
+                }
+            }
+        )+
+    };
+}
+
+owned! {
+    ConfigMap in config_maps;
+    Secret in secrets;
+    ServiceAccount in service_accounts;
+    Role in roles;
+    RoleBinding in role_bindings;
+    Deployment in deployments;
+    Service in services;
+}
+
+impl WatchedWhole for Deployment {
+    fn keep(self) -> Owned {
+        Owned::of_deployment(self)
+    }
+}
+
+/// A change of an owned object concerns its owner, which depends on itself.
+fn owner(key: &Key, kept: &Owned) -> BTreeSet<Topic> {
+    let server = kept
+        .controller
+        .as_ref()
+        .filter(|controller| &*controller.kind == Kind::VirtualMCPServer.as_str());
+    let object = |name: &str| ObjectKey::new(Kind::VirtualMCPServer, key.sibling(name));
+    server.into_iter().map(|controller| Topic::Object(object(&controller.name))).collect()
+}
