@@ -1,4 +1,5 @@
-//! Load balancer without affinity: each connection, or each request, goes to the next server.
+//! Load balancer without affinity: each connection, or each request, goes to the next server. With affinity, all connections of a
+//! client go to one server while it accepts them.
 //!
 //! It tries another server only if a connection is refused. A request that a server has received is never sent again: its
 //! client sees a broken connection.
@@ -28,7 +29,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 pub struct RoundRobin {
     ports: [u16; 2],
     servers: Arc<Servers>,
-    serving: [JoinHandle<()>; 2],
+    serving: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Unit that goes to the next server.
@@ -60,11 +61,24 @@ impl RoundRobin {
         let connections = TcpListener::bind("127.0.0.1:0").await?;
         let requests = TcpListener::bind("127.0.0.1:0").await?;
         let ports = [connections.local_addr()?.port(), requests.local_addr()?.port()];
-        let serving = [
+        let serving = vec![
             tokio::spawn(serve(connections, Arc::clone(&servers), Balance::PerConnection)),
             tokio::spawn(serve(requests, Arc::clone(&servers), Balance::PerRequest)),
         ];
-        Ok(Self { ports, servers, serving })
+        Ok(Self { ports, servers, serving: Mutex::new(serving) })
+    }
+
+    /// Returns a URL of the MCP endpoint for one more client, in place of its address: all its connections go to one server, and
+    /// to the next one if that refuses.
+    ///
+    /// # Errors
+    /// Returns an error if no port is free.
+    pub async fn client_url(&self) -> Result<String, TestError> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let serving = tokio::spawn(serve_client(listener, Arc::clone(&self.servers)));
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner).push(serving);
+        Ok(format!("http://127.0.0.1:{port}/mcp"))
     }
 
     /// Returns the URL of the MCP endpoint.
@@ -86,7 +100,8 @@ impl RoundRobin {
 
 impl Drop for RoundRobin {
     fn drop(&mut self) {
-        self.serving.iter().for_each(JoinHandle::abort);
+        let serving = self.serving.get_mut().unwrap_or_else(PoisonError::into_inner);
+        serving.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -114,6 +129,21 @@ async fn serve(listener: TcpListener, servers: Arc<Servers>, balance: Balance) {
                 Balance::PerRequest => forward_requests(client, servers).await,
             };
         });
+    }
+}
+
+/// Serves the connections of one client.
+async fn serve_client(listener: TcpListener, servers: Arc<Servers>) {
+    let mut current = None;
+    while let Ok((mut client, _)) = listener.accept().await {
+        let others = servers.turn().into_iter().filter(|port| Some(*port) != current);
+        for port in current.into_iter().chain(others) {
+            let Ok(mut server) = connect(port).await else { continue };
+            current = Some(port);
+            // A client whose connection breaks sees the error itself.
+            tokio::spawn(async move { _ = copy_bidirectional(&mut client, &mut server).await });
+            break;
+        }
     }
 }
 

@@ -4,7 +4,9 @@ mod ledger;
 mod questions;
 mod record;
 mod rig;
+mod rotation;
 mod scripted;
+mod secret_mount;
 mod storage;
 
 use std::env;
@@ -48,7 +50,7 @@ impl Load {
             (Client::TypeScript2, Era::Modern, Balance::PerConnection),
         ];
         let connecting = kinds.map(async |(client, era, balance)| {
-            ClientLoad::start(client, &rig.front.url(balance), era, sdks / 4).await.unwrap()
+            ClientLoad::start(client, &rig.url(balance).await, era, sdks / 4).await.unwrap()
         });
         let sdks = join_all(connecting).await;
         Self { scripted: Scripted::start(rig, scripted).await, sdks }
@@ -89,12 +91,9 @@ fn assert_nothing_lost(counts: &Counts) {
     assert_eq!(counts.retryable, 0, "a call that may have acted is called retryable");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn sealed_sessions_survive_killed_replicas() {
-    if skipped() {
-        return;
-    }
-    let mut rig = Rig::start(Setup::default()).await;
+/// Kills replicas that share a key ring alone.
+async fn kill_with_seals(setup: Setup) {
+    let mut rig = Rig::start(setup).await;
     let load = Load::start(&rig).await;
     load.kill_each(&mut rig).await;
     let counts = load.counts(&rig).await;
@@ -107,12 +106,16 @@ async fn sealed_sessions_survive_killed_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stored_sessions_survive_killed_replicas() {
+async fn sealed_sessions_survive_killed_replicas() {
     if skipped() {
         return;
     }
-    let storage = Storage::single().await;
-    let mut rig = Rig::start(storage.setup()).await;
+    kill_with_seals(Setup::default()).await;
+}
+
+/// Kills replicas that share a storage.
+async fn kill_with_storage(setup: Setup) {
+    let mut rig = Rig::start(setup).await;
     let load = Load::start(&rig).await;
     load.kill_each(&mut rig).await;
     let counts = load.counts(&rig).await;
@@ -123,6 +126,41 @@ async fn stored_sessions_survive_killed_replicas() {
         assert_eq!(counts.backend_sessions, counts.clients / 2, "one for each session");
     }
     assert!(counts[0].broken > 0, "no call was in flight");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_sessions_survive_killed_replicas() {
+    if skipped() {
+        return;
+    }
+    let storage = Storage::single().await;
+    kill_with_storage(storage.setup()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_sessions_with_peers_survive_kills() {
+    if skipped() {
+        return;
+    }
+    let storage = Storage::single().await;
+    kill_with_storage(Setup { has_peers: true, ..storage.setup() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_sessions_with_affinity_survive_kills() {
+    if skipped() {
+        return;
+    }
+    let storage = Storage::single().await;
+    kill_with_storage(Setup { has_affinity: true, ..storage.setup() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sealed_sessions_with_affinity_survive_kills() {
+    if skipped() {
+        return;
+    }
+    kill_with_seals(Setup { has_affinity: true, ..Setup::default() }).await;
 }
 
 /// Lets the storage fail and a replica die meanwhile, then kills each replica in turn.
@@ -170,9 +208,8 @@ async fn sessions_survive_redis_outage_and_killed_replicas() {
 }
 
 /// Prints and returns the counts of questions.
-async fn questions(setup: Setup) -> [Answers; 4] {
-    let rig = Rig::start(setup).await;
-    let answers = ask_all(&rig).await;
+async fn questions(rig: &Rig) -> [Answers; 4] {
+    let answers = ask_all(rig).await;
     let elsewhere: usize = answers.iter().map(|answers| answers.elsewhere).sum();
     let at_call: usize = answers.iter().map(|answers| answers.at_call).sum();
     eprintln!("{elsewhere} of {} answers taken at another replica", elsewhere + at_call);
@@ -185,7 +222,7 @@ async fn replica_rejects_answers_for_unknown_calls() {
         return;
     }
     // Without forwarding, only questions of a stateless backend to a stateless client belong to no replica.
-    let [first, second, third, last] = questions(Setup::default()).await;
+    let [first, second, third, last] = questions(&Rig::start(Setup::default()).await).await;
     for rejected in [first, second, third] {
         assert_eq!((rejected.elsewhere, rejected.at_call), (0, 25));
     }
@@ -196,14 +233,84 @@ fn with_peers() -> Setup {
     Setup { has_peers: true, ..Setup::default() }
 }
 
+/// Asks questions under load. Each is answered at another replica.
+async fn answer_elsewhere(setup: Setup) {
+    let rig = Rig::start(setup).await;
+    let load = Load::start(&rig).await;
+    load.scripted.progress(RESULTS).await;
+    for answers in questions(&rig).await {
+        assert_eq!((answers.elsewhere, answers.at_call), (25, 0));
+    }
+    for counts in &load.counts(&rig).await {
+        assert_nothing_lost(counts);
+        assert!(counts.rejected.is_empty(), "{:?}", counts.rejected);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_at_other_replicas_complete_calls() {
     if skipped() {
         return;
     }
-    for answers in questions(with_peers()).await {
+    answer_elsewhere(with_peers()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_complete_calls_of_stored_sessions() {
+    if skipped() {
+        return;
+    }
+    let storage = Storage::single().await;
+    answer_elsewhere(Setup { has_peers: true, ..storage.setup() }).await;
+}
+
+/// Rotates the keys under load, with questions while a key is added.
+async fn rotate_keys(setup: Setup) {
+    let rig = Rig::start(setup).await;
+    let [old, other] = [&rig.replicas[0], &rig.replicas[1]].map(rotation::open);
+    let (old, other) = tokio::join!(old, other);
+    let before = Load::start(&rig).await;
+    before.scripted.progress(RESULTS).await;
+    let (answers, ()) = tokio::join!(questions(&rig), rotation::add_key(&rig));
+    for answers in answers {
         assert_eq!((answers.elsewhere, answers.at_call), (25, 0));
     }
+    rotation::until_new_key_seals(&rig, &old).await;
+    let after = Load::start(&rig).await;
+    let both = [&before, &after].map(|load| load.scripted.progress(RESULTS));
+    join_all(both).await;
+    let mut counts = Vec::from(before.counts(&rig).await);
+    rotation::remove_key(&rig).await;
+    after.scripted.progress(RESULTS).await;
+    counts.extend(after.counts(&rig).await);
+    for counts in &counts {
+        assert_nothing_lost(counts);
+        assert!(counts.rejected.is_empty(), "{:?}", counts.rejected);
+        assert_eq!(counts.broken, 0, "no replica was killed");
+    }
+    // Sessions of the removed key open at no replica that does not know them.
+    for (session, replica) in [(&old, 1), (&old, 2), (&other, 0)] {
+        let mut there = session.at(rig.replicas[replica].url());
+        let reply = there.reply("ping", serde_json::json!({})).await.unwrap();
+        assert_eq!(reply.status.as_u16(), 404, "{reply:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sealed_sessions_survive_rotation_of_keys() {
+    if skipped() {
+        return;
+    }
+    rotate_keys(with_peers()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_sessions_survive_rotation_of_keys() {
+    if skipped() {
+        return;
+    }
+    let storage = Storage::single().await;
+    rotate_keys(Setup { has_peers: true, ..storage.setup() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

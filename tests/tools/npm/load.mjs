@@ -58,7 +58,7 @@ class Load {
 
 // Runs `count` clients, each connected by `connect`.
 export async function run(name, stateful, count, connect) {
-  const loads = Array.from({ length: count }, (_, number) => new Load(`${name}-${number}`, stateful));
+  const loads = Array.from({ length: count }, (_, number) => new Load(`${name}-${process.pid}-${number}`, stateful));
   const clients = await Promise.all(loads.map(connect));
   await Promise.all(clients.map((client) => client.listTools()));
   let isOver = false;

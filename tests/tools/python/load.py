@@ -8,6 +8,7 @@ and repeats no call of a tool that acts.
 
 import asyncio
 import json
+import os
 import sys
 
 import httpx2
@@ -95,7 +96,7 @@ async def one(load, ready, over):
 
 
 async def main(url, era, count):
-    loads = [Load(url, era, f"python-{era}-{number}") for number in range(count)]
+    loads = [Load(url, era, f"python-{os.getpid()}-{number}") for number in range(count)]
     ready, over = asyncio.Semaphore(0), asyncio.Event()
     running = [asyncio.create_task(one(load, ready, over)) for load in loads]
     for _ in loads:

@@ -44,19 +44,21 @@ struct Client {
 impl Scripted {
     /// Connects this many clients: half with a session, and half of each through each kind of balancing.
     pub(crate) async fn start(rig: &Rig, count: usize) -> Self {
+        static LOADS: AtomicUsize = AtomicUsize::new(0);
+        let load = LOADS.fetch_add(1, Ordering::Relaxed);
         let is_over = Arc::<AtomicBool>::default();
         let results: Vec<_> = (0..count).map(|_| Arc::<AtomicUsize>::default()).collect();
         let starting = results.iter().enumerate().map(async |(number, results)| {
             let balance =
                 if number / 2 % 2 == 0 { Balance::PerConnection } else { Balance::PerRequest };
-            let (url, is_stateful) = (rig.front.url(balance), number % 2 == 0);
+            let (url, is_stateful) = (rig.url(balance).await, number % 2 == 0);
             let caller = if is_stateful {
                 Caller::stateful(&url).await.unwrap()
             } else {
                 Caller::stateless(&url)
             };
             let record = Record { stateful: is_stateful, ..Record::default() };
-            let (name, results) = (number.to_string(), Arc::clone(results));
+            let (name, results) = (format!("{load}-{number}"), Arc::clone(results));
             Client { name, is_stateful, caller, record, results }
         });
         let clients = join_all(starting).await.into_iter();
