@@ -22,7 +22,6 @@ use vmcp_compose::{
     ToolInfo, resume, run,
 };
 use vmcp_core::{Body, Rejection, code};
-use vmcp_peer::ReplicaHandle;
 use vmcp_wire::{Key, find, members};
 
 use self::elicit::SessionElicit;
@@ -40,7 +39,7 @@ use crate::call::{Call, admit_composite, client_capabilities};
 use crate::capabilities::{TASKS, declares};
 use crate::catalog::{Composite, Kind};
 use crate::event_stream::event_stream;
-use crate::replicas::{ForwardKind, retry_rejection};
+use crate::replicas::{ForwardKind, forward_call};
 use crate::response;
 use crate::session::{PendingMarks, Session};
 use crate::snapshot::BackendCatalog;
@@ -102,7 +101,7 @@ impl CompositeCall {
 
     async fn answer(self) -> Result<Response<Body>, Rejection> {
         if let Some(replica) = input_required::replica(&self.call) {
-            return forward_run(&self.call, &replica).await;
+            return forward_call(&self.call, ForwardKind::WorkflowRun, &replica, false).await;
         }
         let arguments = self.call.message.param(Key::Arguments);
         if arguments.is_some_and(|value| value.first() != Some(&b'{')) {
@@ -286,16 +285,6 @@ impl CompositeCall {
     fn progress_token(&self) -> Option<&[u8]> {
         find(self.call.message.param(Key::Meta)?, "progressToken")
     }
-}
-
-/// Forwards a request about a run to the replica that has it in its memory.
-pub(crate) async fn forward_run(
-    call: &Call,
-    replica: &ReplicaHandle,
-) -> Result<Response<Body>, Rejection> {
-    let request = call.forwarded();
-    let result = call.context.replicas.forward(ForwardKind::WorkflowRun, replica, request).await;
-    result.map_err(|error| retry_rejection(&error, false))
 }
 
 /// Returns `true` if the client declares elicitation by form. An empty capability means forms, as before the mode `url` existed.

@@ -1,5 +1,8 @@
 //! Forwarding of requests to the replica that has the stream, the call or the run that they name.
 
+mod forwarded_call;
+mod rejection;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +14,15 @@ use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
     WWW_AUTHENTICATE,
 };
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response};
 use secrecy::ExposeSecret;
 use tokio::time::timeout;
-use vmcp_core::{Body, Caller, Rejection, code};
-use vmcp_peer::{ForwardError, PeerClient, ReplicaHandle};
+use vmcp_core::{Body, Caller};
+use vmcp_peer::{ForwardError, ForwardOptions, PeerClient, ReplicaHandle};
 use vmcp_session::SessionStorage;
 
+pub(crate) use self::forwarded_call::forward_call;
+pub(crate) use self::rejection::{adapt, task_rejection};
 use crate::status::ForwardCount;
 
 /// Path of the MCP endpoint. Peers have no other one.
@@ -26,8 +31,12 @@ const PATH: &str = "/mcp";
 /// Maximum number of replicas that a cancellation is sent to.
 const MAX_CANCELLATIONS: usize = 16;
 
-/// Time for a cancellation at other replicas.
-const CANCELLATION_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time for a cancellation at other replicas. Longer than that for a connection, so that replicas that cannot be reached are forgotten.
+const CANCELLATION_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Time for the response to a request that a replica processes at once. Its own work for one is a notification to a backend, which
+/// takes seconds at most; a replica that needs longer is stopped or overloaded, and the client should try again.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Headers of another replica's response that the client gets. The layers of this one add those of CORS.
 const RESPONSE_HEADERS: [HeaderName; 5] = [
@@ -52,6 +61,8 @@ pub(crate) enum ForwardKind {
     SuspendedCall,
     /// Run of a composite tool in the memory of a replica.
     WorkflowRun,
+    /// Request about a run that is a task.
+    Task,
 }
 
 /// Outcome of a forwarded request.
@@ -84,13 +95,25 @@ pub(crate) struct ForwardedRequest {
 }
 
 impl ForwardKind {
-    const NAMES: [(Self, &str); 5] = [
+    const NAMES: [(Self, &str); 6] = [
         (Self::Response, "response"),
         (Self::Resumption, "resumption"),
         (Self::Cancellation, "cancellation"),
         (Self::SuspendedCall, "suspended_call"),
         (Self::WorkflowRun, "workflow_run"),
+        (Self::Task, "task"),
     ];
+
+    /// Returns the time for the head of the response. Calls take as long as their backends need, as long as the replica responds to
+    /// pings.
+    fn response_timeout(self) -> Option<Duration> {
+        match self {
+            Self::Response | Self::Resumption | Self::Cancellation | Self::Task => {
+                Some(RESPONSE_TIMEOUT)
+            }
+            Self::SuspendedCall | Self::WorkflowRun => None,
+        }
+    }
 }
 
 impl ForwardOutcome {
@@ -144,7 +167,8 @@ impl Replicas {
     ) -> Result<Response<Body>, ForwardError> {
         let Some(peers) = &self.peers else { return Err(ForwardError::Overloaded) };
         let ForwardedRequest { request, client } = request;
-        let result = peers.forward(replica, request, client).await;
+        let options = ForwardOptions { client, response_timeout: kind.response_timeout() };
+        let result = peers.forward(replica, request, options).await;
         let outcome = match &result {
             Ok(_) => ForwardOutcome::Responded,
             Err(error) => {
@@ -220,45 +244,6 @@ impl ForwardedRequest {
         // Limits apply to addresses only.
         Self { request, client: address.map(|address| SocketAddr::new(address, 0)) }
     }
-}
-
-/// Returns the response of a client whose server request or stream is at another replica. A session that the replica has not does not
-/// end for the client, unlike one of status 404.
-pub(crate) fn adapt(
-    result: Result<Response<Body>, ForwardError>,
-    gone: &'static str,
-) -> Result<Response<Body>, Rejection> {
-    match result {
-        Ok(response) if response.status() == StatusCode::NOT_FOUND => {
-            Err(Rejection::malformed(code::INVALID_REQUEST, gone))
-        }
-        Ok(response) => Ok(response),
-        Err(error) if error.is_gone() => Err(Rejection::malformed(code::INVALID_REQUEST, gone)),
-        Err(_) => Err(unreachable()),
-    }
-}
-
-/// Returns the rejection of a retry of a call, or of a request about a run, that another replica has. `repeatable` marks
-/// calls that have no additional effect when repeated.
-pub(crate) fn retry_rejection(error: &ForwardError, repeatable: bool) -> Rejection {
-    if error.is_gone() || error.is_sent() { lost(repeatable) } else { unreachable() }
-}
-
-/// Rejects the retry of a call whose replica is gone.
-fn lost(repeatable: bool) -> Rejection {
-    let message = if repeatable {
-        "the call was lost with its replica: send it again without requestState"
-    } else {
-        "the call was lost with its replica: it may have acted, check before trying again"
-    };
-    let data = format!(r#"{{"reason":"replica_lost","retryable":{repeatable}}}"#);
-    Rejection::new(StatusCode::OK, code::INTERNAL, message)
-        .with_data(data.into_bytes())
-        .with_layer("replica")
-}
-
-fn unreachable() -> Rejection {
-    Rejection::overloaded("the replica that processes the request cannot be reached now", 1)
 }
 
 fn without_connection_headers(response: Response<Body>) -> Response<Body> {

@@ -49,7 +49,7 @@ pub struct Report {
 /// Number of requests that were forwarded to other replicas since the process started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardCount {
-    /// Target of the requests: `response`, `resumption`, `cancellation`, `suspended_call` or `workflow_run`.
+    /// Target of the requests: `response`, `resumption`, `cancellation`, `suspended_call`, `workflow_run` or `task`.
     pub kind: &'static str,
     /// `responded`, `gone` if the replica is gone, or `failed`.
     pub outcome: &'static str,

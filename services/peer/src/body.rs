@@ -1,41 +1,23 @@
 //! Response bodies of other replicas.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::connect::Sender;
-use crate::handle::ReplicaHandle;
-use crate::pool::Pool;
+use crate::pool::Connection;
 
-/// Body that returns its connection to the pool at its end. Dropped earlier, it closes the connection.
+/// Body that is a user of its connection. Dropped before its end, it cancels the request.
 #[derive(Debug)]
 pub(crate) struct PeerBody {
     pub(crate) body: Incoming,
-    /// `None` after the end.
-    pub(crate) connection: Option<PooledConnection>,
-}
-
-/// Connection in use, with its share of the limit.
-#[derive(Debug)]
-pub(crate) struct PooledConnection {
-    pub(crate) peer: ReplicaHandle,
-    pub(crate) sender: Sender,
-    pub(crate) pool: Arc<Pool>,
-    pub(crate) permit: OwnedSemaphorePermit,
-}
-
-impl PooledConnection {
-    fn finish(self) {
-        let Self { peer, sender, pool, permit } = self;
-        pool.put(peer, sender);
-        drop(permit);
-    }
+    /// Keeps the connection open.
+    pub(crate) _connection: Connection,
+    /// Share of the limit of requests in flight.
+    pub(crate) _permit: OwnedSemaphorePermit,
 }
 
 impl Body for PeerBody {
@@ -46,19 +28,7 @@ impl Body for PeerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        let ended = match &frame {
-            Some(Ok(_)) => self.body.is_end_stream(),
-            Some(Err(_)) => {
-                self.connection = None;
-                false
-            }
-            None => true,
-        };
-        if ended && let Some(connection) = self.connection.take() {
-            connection.finish();
-        }
-        Poll::Ready(frame)
+        Pin::new(&mut self.body).poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -67,16 +37,5 @@ impl Body for PeerBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-impl Drop for PeerBody {
-    fn drop(&mut self) {
-        // A response without a body is not polled.
-        if self.body.is_end_stream()
-            && let Some(connection) = self.connection.take()
-        {
-            connection.finish();
-        }
     }
 }

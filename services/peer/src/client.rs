@@ -7,31 +7,24 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body_util::Full;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use vmcp_core::{Body, lock};
 use vmcp_seal::{KeyRing, RandomError, SealKeyId};
 
-use crate::body::{PeerBody, PooledConnection};
-use crate::connect::{Sender, connect};
+use crate::body::PeerBody;
+use crate::connect::connect;
 use crate::counts::{Gauge, PeerCounts};
 use crate::error::{ForwardError, HandleError};
 use crate::forwarded::prepare;
 use crate::handle::ReplicaHandle;
 use crate::identity::PeerIdentity;
+use crate::known::KnownReplicas;
 use crate::networks::PeerNetworks;
-use crate::pool::Pool;
-
-/// Maximum number of requests to replicas in flight.
-const MAX_REQUESTS: usize = 1024;
-
-/// Maximum number of replicas that are remembered.
-const MAX_KNOWN: usize = 64;
-
-/// Time within which a connection is ready for its next request after a response.
-const READY_TIMEOUT: Duration = Duration::from_secs(1);
+use crate::pool::{Connection, Pool};
+use crate::transport::MAX_STREAMS;
 
 /// Settings of a replica.
 #[derive(Clone, Debug)]
@@ -42,11 +35,21 @@ pub struct PeerSettings {
     pub networks: PeerNetworks,
 }
 
+/// Options of a request to another replica.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ForwardOptions {
+    /// Address of the client.
+    pub client: Option<SocketAddr>,
+    /// Time for the head of the response after the request is sent. `None` waits as long as the replica acknowledges pings.
+    pub response_timeout: Option<Duration>,
+}
+
 /// Client for requests to other replicas. A clone shares its connections.
 ///
 /// # Limits
-/// 1,024 requests in flight, 32 idle connections to one replica for up to 30 s, 2 s to connect. Nothing is sent again after a byte of
-/// it was written.
+/// 1,024 requests in flight; one connection to a replica, closed after 30 s without a request; 2 s to connect. A ping follows 5 s of
+/// silence; without an acknowledgement within 10 s the connection and its requests end. Nothing is sent again after a byte of it was
+/// written.
 #[derive(Clone)]
 pub struct PeerClient(Arc<Inner>);
 
@@ -59,8 +62,7 @@ pub(crate) struct Inner {
     requests: Arc<Semaphore>,
     /// Own handle, sealed, with the key that sealed it.
     sealed: Mutex<Option<(SealKeyId, Arc<str>)>>,
-    /// Replicas that were met, the most recent one last.
-    known: Mutex<Vec<ReplicaHandle>>,
+    known: KnownReplicas,
     outgoing: Gauge,
     pub(crate) incoming: Gauge,
 }
@@ -78,9 +80,9 @@ impl PeerClient {
             ring,
             networks,
             pool: Pool::start(),
-            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            requests: Arc::new(Semaphore::new(MAX_STREAMS as usize)),
             sealed: Mutex::default(),
-            known: Mutex::default(),
+            known: KnownReplicas::default(),
             outgoing: Gauge::default(),
             incoming: Gauge::default(),
         }))
@@ -138,20 +140,14 @@ impl PeerClient {
     /// Returns other replicas that this process has met, the most recent one first.
     #[must_use]
     pub fn known(&self) -> Vec<ReplicaHandle> {
-        lock(&self.0.known).iter().rev().cloned().collect()
+        self.0.known.handles()
     }
 
     pub(crate) fn remember(&self, handle: &ReplicaHandle) {
         if self.is_own(handle) || handle.address.port() != self.0.own.address.port() {
             return;
         }
-        let mut known = lock(&self.0.known);
-        // An address has one process.
-        known.retain(|it| it.address != handle.address);
-        if known.len() >= MAX_KNOWN {
-            known.remove(0);
-        }
-        known.push(handle.clone());
+        self.0.known.add(handle);
     }
 
     /// Returns the numbers of connections.
@@ -159,11 +155,11 @@ impl PeerClient {
     pub fn counts(&self) -> PeerCounts {
         let Inner { outgoing, incoming, known, .. } = &*self.0;
         let (outgoing, incoming) = (outgoing.get(), incoming.get());
-        PeerCounts { outgoing, incoming, known: lock(known).len() }
+        PeerCounts { outgoing, incoming, known: known.len() }
     }
 
-    /// Sends a request of `client` to another replica. The response's body arrives as the replica sends it; dropping it closes the
-    /// connection.
+    /// Sends a request of a client to another replica. The response's body arrives as the replica sends it; dropping it cancels the
+    /// request.
     ///
     /// # Errors
     /// [`ForwardError`], which tells whether the replica may have received the request.
@@ -171,7 +167,7 @@ impl PeerClient {
         &self,
         peer: &ReplicaHandle,
         mut request: Request<Bytes>,
-        client: Option<SocketAddr>,
+        options: ForwardOptions,
     ) -> Result<Response<Body>, ForwardError> {
         let Inner { networks, requests, .. } = &*self.0;
         if peer.address.port() != self.0.own.address.port() {
@@ -180,11 +176,12 @@ impl PeerClient {
         networks.check(peer.address).await?;
         let permit =
             Arc::clone(requests).try_acquire_owned().map_err(|_| ForwardError::Overloaded)?;
-        prepare(request.headers_mut(), client);
-        let result = self.send(peer, request.map(Full::new), permit).await;
-        if result.as_ref().is_err_and(ForwardError::is_gone) {
-            lock(&self.0.known).retain(|it| it != peer);
-        }
+        prepare(request.headers_mut(), options.client);
+        // HTTP/2 has an absolute URI, unless the request was one of HTTP/1.1.
+        *request.version_mut() = Version::HTTP_11;
+        let result =
+            self.send(peer, request.map(Full::new), options.response_timeout, permit).await;
+        self.0.known.record(peer, result.as_ref().err());
         result
     }
 
@@ -192,44 +189,61 @@ impl PeerClient {
         &self,
         peer: &ReplicaHandle,
         mut request: Request<Full<Bytes>>,
+        limit: Option<Duration>,
         permit: OwnedSemaphorePermit,
     ) -> Result<Response<Body>, ForwardError> {
-        let Inner { pool, own, ring, outgoing, .. } = &*self.0;
+        let address = peer.address;
         loop {
-            let pooled = self.pooled(peer).await;
-            let is_new = pooled.is_none();
-            let mut sender = match pooled {
-                Some(sender) => sender,
-                None => connect(peer, own, ring, outgoing).await?,
+            let (mut connection, is_new) = self.connection(peer).await?;
+            let sending = connection.sender.try_send_request(request);
+            let sent = match limit {
+                Some(limit) => timeout(limit, sending)
+                    .await
+                    .map_err(|_| ForwardError::ResponseTimeout { address, limit })?,
+                None => sending.await,
             };
-            match sender.try_send_request(request).await {
+            match sent {
                 Ok(response) => {
-                    let (peer, pool) = (peer.clone(), Arc::clone(pool));
-                    let connection = PooledConnection { peer, sender, pool, permit };
-                    let wrap = |body| Body::wrap(PeerBody { body, connection: Some(connection) });
-                    return Ok(response.map(wrap));
+                    let (parts, body) = response.into_parts();
+                    let mut response = Response::new(Body::wrap(PeerBody {
+                        body,
+                        _connection: connection,
+                        _permit: permit,
+                    }));
+                    (*response.status_mut(), *response.headers_mut()) =
+                        (parts.status, parts.headers);
+                    return Ok(response);
                 }
                 Err(mut error) => match error.take_message() {
                     // The connection was closed before a byte was written.
                     Some(unsent) if !is_new => request = unsent,
                     Some(_) => {
-                        let source = io::Error::other(error.into_error());
-                        return Err(ForwardError::Unreachable { address: peer.address, source });
+                        let source = Arc::new(io::Error::other(error.into_error()));
+                        return Err(ForwardError::Unreachable { address, source });
                     }
-                    None => return Err(ForwardError::Interrupted(error.into_error().into())),
+                    None if error.error().is_timeout() => {
+                        return Err(ForwardError::Unresponsive(address));
+                    }
+                    None => return Err(ForwardError::Interrupted(Arc::new(error.into_error()))),
                 },
             }
         }
     }
 
-    /// Returns an idle connection that is ready for a request.
-    async fn pooled(&self, peer: &ReplicaHandle) -> Option<Sender> {
-        loop {
-            let mut sender = self.0.pool.take(peer)?;
-            if let Ok(Ok(())) = timeout(READY_TIMEOUT, sender.ready()).await {
-                return Some(sender);
-            }
+    /// Returns a connection to a replica, and whether it is new.
+    async fn connection(&self, peer: &ReplicaHandle) -> Result<(Connection, bool), ForwardError> {
+        let pool = &self.0.pool;
+        if let Some(connection) = pool.get(peer) {
+            return Ok((connection, false));
         }
+        let connect = || {
+            let (this, peer) = (self.clone(), peer.clone());
+            async move {
+                let Inner { own, ring, outgoing, .. } = &*this.0;
+                connect(&peer, own, ring, outgoing).await
+            }
+        };
+        Ok((pool.open(peer, connect).await?, true))
     }
 }
 

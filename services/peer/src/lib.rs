@@ -8,13 +8,16 @@ mod error;
 mod forwarded;
 mod handle;
 mod identity;
+mod known;
 mod listener;
 mod networks;
 mod pool;
 mod proof;
+mod transport;
+mod unproven;
 
 pub use self::{
-    client::{PeerClient, PeerSettings},
+    client::{ForwardOptions, PeerClient, PeerSettings},
     counts::PeerCounts,
     error::{ForwardError, HandleError},
     forwarded::Forwarded,

@@ -1,18 +1,17 @@
 //! Listener for requests of other replicas.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,30 +19,22 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower_service::Service;
-use vmcp_core::{Body, lock};
+use vmcp_core::Body;
 
 use crate::client::{Inner, PeerClient};
 use crate::forwarded::Forwarded;
 use crate::handle::ReplicaHandle;
 use crate::proof::{self, Role};
+use crate::transport::{
+    CONNECTION_WINDOW, MAX_HEADERS_SIZE, MAX_STREAMS, PING_INTERVAL, PING_TIMEOUT, STREAM_WINDOW,
+};
+use crate::unproven::{UnprovenConnections, UnprovenPlace};
 
-/// Maximum number of connections of replicas.
-const MAX_CONNECTIONS: usize = 2048;
-
-/// Maximum number of connections that have not proved the key ring.
-const MAX_UNPROVEN: usize = 128;
-
-/// Maximum number of those from one address.
-const MAX_UNPROVEN_PER_ADDRESS: usize = 32;
+/// Maximum number of connections of replicas that have proved the key ring. Each replica has one, or few while it reconnects.
+const MAX_CONNECTIONS: usize = 1024;
 
 /// Time for the TLS handshake and the proof.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Time for the head of a request, and for which a connection may be idle.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
-
-/// Maximum size of a request's head in bytes. That of the client has 16 KiB at most.
-const MAX_HEAD_SIZE: usize = 32 << 10;
 
 /// Pause after a failure to accept a connection, such as a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -52,7 +43,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// read.
 ///
 /// # Limits
-/// 2,048 connections; 128 without a proof, 32 of them from one address, for 2 s each.
+/// 1,024 connections that have proved the key ring. Those without a proof have places of their own: 128, for 2 s each; the oldest one
+/// of the address with most of them gives way. A ping follows 5 s of silence; without an acknowledgement within 10 s the connection
+/// ends.
 #[derive(Debug)]
 pub struct PeerListener {
     listener: TcpListener,
@@ -62,17 +55,6 @@ pub struct PeerListener {
 /// Connections of a listener that has stopped accepting.
 #[derive(Debug)]
 pub struct PeerConnections(GracefulShutdown);
-
-/// Connections that have not proved the key ring, by address.
-#[derive(Debug, Default)]
-struct Unproven(Mutex<HashMap<IpAddr, usize>>);
-
-/// Place of a connection that has not proved the key ring.
-#[derive(Debug)]
-struct UnprovenPlace {
-    unproven: Arc<Unproven>,
-    address: IpAddr,
-}
 
 impl PeerListener {
     /// Listens on an address with the identity of a client.
@@ -103,12 +85,12 @@ impl PeerListener {
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
         S: Clone + Send + Sync + 'static,
-        S::Future: Send,
+        S::Future: Send + 'static,
     {
         let Self { listener, peers } = self;
         let graceful = GracefulShutdown::new();
         let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let unproven = Arc::<Unproven>::default();
+        let unproven = Arc::<UnprovenConnections>::default();
         let mut stop = pin!(stop);
         loop {
             let accepted = tokio::select! {
@@ -123,23 +105,15 @@ impl PeerListener {
                     continue;
                 }
             };
-            let Some(place) = unproven.enter(address.ip()) else {
-                tracing::debug!(peer = %address, "connection refused: too many without a proof");
-                continue;
-            };
-            let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
-                tracing::debug!(peer = %address, "connection refused: too many of replicas");
-                continue;
-            };
             let connection = Connection {
                 stream,
                 address,
                 peers: peers.clone(),
                 service: service.clone(),
-                permit,
+                connections: Arc::clone(&connections),
                 watcher: graceful.watcher(),
             };
-            tokio::spawn(connection.serve(place));
+            tokio::spawn(connection.serve(unproven.enter(address.ip())));
         }
     }
 }
@@ -150,7 +124,8 @@ struct Connection<S> {
     address: SocketAddr,
     peers: PeerClient,
     service: S,
-    permit: OwnedSemaphorePermit,
+    /// Places of connections that have proved the key ring.
+    connections: Arc<Semaphore>,
     watcher: Watcher,
 }
 
@@ -160,11 +135,17 @@ where
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    async fn serve(self, place: UnprovenPlace) {
-        let Self { stream, address, peers, service, permit, watcher } = self;
-        let proven = timeout(HANDSHAKE_TIMEOUT, prove(stream, peers.inner())).await;
+    async fn serve(self, mut place: UnprovenPlace) {
+        let Self { stream, address, peers, service, connections, watcher } = self;
+        let proven = tokio::select! {
+            proven = timeout(HANDSHAKE_TIMEOUT, prove(stream, peers.inner(), connections)) => proven,
+            () = place.evicted() => {
+                tracing::debug!(peer = %address, "connection closed: too many without a proof");
+                return;
+            }
+        };
         drop(place);
-        let (stream, by) = match proven {
+        let (stream, by, permit) = match proven {
             Ok(Ok(Some(proven))) => proven,
             Ok(Ok(None)) => {
                 tracing::warn!(peer = %address, "a connection without the key ring was closed");
@@ -190,10 +171,16 @@ where
                 service.call(request).await
             }
         });
-        let served = http1::Builder::new()
+        let served = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
-            .max_buf_size(MAX_HEAD_SIZE)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .max_concurrent_streams(MAX_STREAMS)
+            // A replica may cancel all its requests at once.
+            .max_pending_accept_reset_streams(MAX_STREAMS as usize)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(MAX_HEADERS_SIZE)
             .serve_connection(TokioIo::new(stream), service);
         if let Err(error) = watcher.watch(served).await {
             tracing::debug!(peer = %address, %error, "a connection of a replica ended");
@@ -202,47 +189,23 @@ where
     }
 }
 
-/// Returns the stream and the handle of a peer that proved the key ring; this side proves it afterwards.
+/// Returns the stream, the handle and the place of a peer that proved the key ring; this side proves it afterwards.
 async fn prove(
     stream: TcpStream,
     own: &Inner,
-) -> io::Result<Option<(TlsStream<TcpStream>, ReplicaHandle)>> {
+    connections: Arc<Semaphore>,
+) -> io::Result<Option<(TlsStream<TcpStream>, ReplicaHandle, OwnedSemaphorePermit)>> {
     stream.set_nodelay(true)?;
     let acceptor = TlsAcceptor::from(Arc::clone(&own.identity.server));
     let mut stream = acceptor.accept(stream).await?;
     let channel = proof::channel(stream.get_ref().1)?;
     let peer = proof::receive(&mut stream, &own.ring, Role::Forwarder, &channel).await?;
     let Some(peer) = peer else { return Ok(None) };
+    let Ok(permit) = connections.try_acquire_owned() else {
+        return Err(io::Error::other("too many connections of replicas"));
+    };
     proof::send(&mut stream, &own.ring, Role::Holder, &channel, &own.own).await?;
-    Ok(Some((stream, peer)))
-}
-
-impl Unproven {
-    /// Takes a place; `None` if too many are taken.
-    fn enter(self: &Arc<Self>, address: IpAddr) -> Option<UnprovenPlace> {
-        let mut taken = lock(&self.0);
-        if taken.values().sum::<usize>() >= MAX_UNPROVEN {
-            return None;
-        }
-        let own = taken.entry(address).or_default();
-        if *own >= MAX_UNPROVEN_PER_ADDRESS {
-            return None;
-        }
-        *own += 1;
-        Some(UnprovenPlace { unproven: Arc::clone(self), address })
-    }
-}
-
-impl Drop for UnprovenPlace {
-    fn drop(&mut self) {
-        let mut taken = lock(&self.unproven.0);
-        if let Some(own) = taken.get_mut(&self.address) {
-            *own -= 1;
-            if *own == 0 {
-                taken.remove(&self.address);
-            }
-        }
-    }
+    Ok(Some((stream, peer, permit)))
 }
 
 impl PeerConnections {

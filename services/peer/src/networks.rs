@@ -87,8 +87,10 @@ impl ServiceAddresses {
                 return Ok(is_known);
             }
         }
-        let error =
-            |source: io::Error| ForwardError::Unresolved { name: (&*self.name).into(), source };
+        let error = |source: io::Error| ForwardError::Unresolved {
+            name: (&*self.name).into(),
+            source: Arc::new(source),
+        };
         let found = timeout(RESOLUTION_TIMEOUT, lookup_host((&*self.name, port)))
             .await
             .map_err(|elapsed| error(elapsed.into()))?

@@ -1,29 +1,39 @@
-//! Idle connections to other replicas.
+//! Connections to other replicas.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use vmcp_core::lock;
+use vmcp_core::{SingleFlight, lock};
 
 use crate::connect::Sender;
+use crate::error::ForwardError;
 use crate::handle::ReplicaHandle;
 
-/// Maximum number of idle connections to one replica.
-const MAX_IDLE: usize = 32;
-
-/// Time after which an idle connection is closed. Shorter than that of the listener.
+/// Time after which a connection without requests is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Idle connections, the newest last.
+/// Open connections, one to each replica.
 #[derive(Debug, Default)]
-pub(crate) struct Pool(Mutex<HashMap<ReplicaHandle, Vec<Idle>>>);
+pub(crate) struct Pool {
+    open: Mutex<HashMap<ReplicaHandle, PooledConnection>>,
+    /// Connections being opened. Concurrent requests share the attempt and its error.
+    opening: SingleFlight<ReplicaHandle, Result<Connection, ForwardError>>,
+}
+
+/// Connection in use. A clone is another user of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    pub(crate) sender: Sender,
+    /// One count a user, and one for the pool.
+    users: Arc<()>,
+}
 
 #[derive(Debug)]
-struct Idle {
-    sender: Sender,
-    since: Instant,
+struct PooledConnection {
+    connection: Connection,
+    last_use: Instant,
 }
 
 impl Pool {
@@ -34,32 +44,47 @@ impl Pool {
         pool
     }
 
-    pub(crate) fn take(&self, peer: &ReplicaHandle) -> Option<Sender> {
-        let mut pool = lock(&self.0);
-        let idle = pool.get_mut(peer)?;
-        while let Some(Idle { sender, since }) = idle.pop() {
-            if !sender.is_closed() && since.elapsed() < IDLE_TIMEOUT {
-                return Some(sender);
-            }
+    /// Returns the open connection to a replica.
+    pub(crate) fn get(&self, peer: &ReplicaHandle) -> Option<Connection> {
+        let mut open = lock(&self.open);
+        let pooled = open.get_mut(peer)?;
+        if pooled.connection.sender.is_closed() {
+            open.remove(peer);
+            return None;
         }
-        None
+        pooled.last_use = Instant::now();
+        Some(pooled.connection.clone())
     }
 
-    pub(crate) fn put(&self, peer: ReplicaHandle, sender: Sender) {
-        if sender.is_closed() {
-            return;
-        }
-        let mut pool = lock(&self.0);
-        let idle = pool.entry(peer).or_default();
-        if idle.len() < MAX_IDLE {
-            idle.push(Idle { sender, since: Instant::now() });
-        }
+    /// Returns the connection that `connect` opens, or the one that is being opened.
+    pub(crate) async fn open<F>(
+        self: &Arc<Self>,
+        peer: &ReplicaHandle,
+        connect: impl FnOnce() -> F,
+    ) -> Result<Connection, ForwardError>
+    where
+        F: Future<Output = Result<Sender, ForwardError>> + Send + 'static,
+    {
+        let opening = || {
+            let (pool, peer, connecting) = (Arc::clone(self), peer.clone(), connect());
+            async move {
+                let connection = Connection { sender: connecting.await?, users: Arc::default() };
+                let pooled =
+                    PooledConnection { connection: connection.clone(), last_use: Instant::now() };
+                lock(&pool.open).insert(peer, pooled);
+                Ok(connection)
+            }
+        };
+        self.opening.join(peer.clone(), opening).await
     }
 
     fn sweep(&self) {
-        lock(&self.0).retain(|_, idle| {
-            idle.retain(|it| !it.sender.is_closed() && it.since.elapsed() < IDLE_TIMEOUT);
-            !idle.is_empty()
+        let now = Instant::now();
+        lock(&self.open).retain(|_, PooledConnection { connection, last_use }| {
+            if Arc::strong_count(&connection.users) > 1 {
+                *last_use = now;
+            }
+            !connection.sender.is_closed() && now.duration_since(*last_use) < IDLE_TIMEOUT
         });
     }
 }

@@ -33,7 +33,7 @@ pub const SESSION_STORAGE_PART: &str = "vmcp.session_storage.part";
 /// Label with the direction of connections with other replicas: `outgoing` or `incoming`.
 pub const PEER_DIRECTION: &str = "vmcp.peer.direction";
 
-/// Label with what a forwarded request names: `response`, `resumption`, `cancellation`, `suspended_call` or `workflow_run`.
+/// Label with what a forwarded request names: `response`, `resumption`, `cancellation`, `suspended_call`, `workflow_run` or `task`.
 pub const PEER_REQUEST_KIND: &str = "vmcp.peer.kind";
 
 /// Label with the outcome of a forwarded request: `responded`, `gone` or `failed`.

@@ -30,7 +30,7 @@ use crate::backend::rpc::is_session_unknown_error;
 use crate::backend::rpc::status;
 use crate::call::{Call, CallTarget};
 use crate::capabilities::{BRIDGED_IN_SESSIONS, bridged, rescan};
-use crate::replicas::{ForwardKind, retry_rejection};
+use crate::replicas::{ForwardKind, forward_call};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::session::cancellation::Cancellation;
 use crate::session::stateless_sessions::Key as SharedKey;
@@ -238,9 +238,8 @@ async fn resume(
     if !call.is_forwarded
         && let Some(replica) = replica.and_then(|replica| replicas.other(replica))
     {
-        let request = call.forwarded();
-        let result = replicas.forward(ForwardKind::SuspendedCall, &replica, request).await;
-        return result.map_err(|error| retry_rejection(&error, target.is_repeatable()));
+        let repeatable = target.is_repeatable();
+        return forward_call(&call, ForwardKind::SuspendedCall, &replica, repeatable).await;
     }
     let responses = call
         .message

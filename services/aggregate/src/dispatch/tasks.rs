@@ -18,6 +18,7 @@ use crate::call::{Call, failed};
 use crate::capabilities::{TASKS, declares, tasks_required};
 use crate::catalog::define_literal;
 use crate::composite::{self, TaskRuns};
+use crate::replicas::{ForwardKind, task_rejection};
 use crate::response::{self, AdaptedResponse, BufferedResults, ExpectedResponse, ResponseBuffer};
 use crate::tasks::{RunTaskId, TaskId, translated, visible_tool};
 
@@ -38,7 +39,11 @@ pub(crate) async fn request(
     if let Some(task) = RunTaskId::open(&given, &call.context.seal, call.caller.identity()) {
         let replica = task.replica.as_deref().filter(|_| !call.is_forwarded);
         return match replica.and_then(|replica| call.context.replicas.other(replica)) {
-            Some(replica) => composite::forward_run(&call, &replica).await,
+            Some(replica) => {
+                let replicas = &call.context.replicas;
+                let result = replicas.forward(ForwardKind::Task, &replica, call.forwarded()).await;
+                result.map_err(|error| task_rejection(&error))
+            }
             None => composite::task_request(parts, &call, method, (task, &given)).await,
         };
     }

@@ -1,6 +1,8 @@
 //! Requests that arrive at another replica than the one with their call, stream or run. Replicas share a key ring and nothing else.
 
 mod fixtures;
+mod front;
+mod frozen;
 mod lost;
 mod runs;
 

@@ -4,4 +4,6 @@
 
 mod attacks;
 mod forwarding;
+mod frozen;
+mod proxy;
 mod replica;

@@ -21,6 +21,7 @@ use vmcp_core::{Body, Clock, Generation, Identity, McpRequest};
 use vmcp_peer::{Forwarded, PeerClient, PeerIdentity, PeerListener, PeerNetworks, PeerSettings};
 use vmcp_seal::{KeyRing, SealKey};
 
+use super::front::Front;
 use crate::fake::{begin_replica, settings};
 use crate::script::{LIMIT, PendingCall, ScriptedBackend, ScriptedClient, Wire};
 
@@ -30,7 +31,8 @@ pub(crate) struct Pair {
     pub(crate) first: Gateway,
     pub(crate) second: Gateway,
     pub(crate) peers: [PeerClient; 2],
-    listening: [JoinHandle<()>; 2],
+    front: Front,
+    _listening: [JoinHandle<()>; 2],
 }
 
 /// Reader of the events of a response.
@@ -54,11 +56,13 @@ impl Pair {
 
     pub(crate) async fn with(wire: Wire, adapt: impl Fn(Settings) -> Settings) -> Self {
         let (backend, calls) = ScriptedBackend::new("be", wire);
-        let listeners = bind().await;
+        let [front, second] = bind().await;
+        let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = [front.local_addr().unwrap(), second.local_addr().unwrap()];
+        let front = Front::start(front, first.local_addr().unwrap());
         let mut replicas = Vec::new();
-        for listener in listeners {
+        for (listener, address) in [first, second].into_iter().zip(addresses) {
             let networks = PeerNetworks::Networks(vec!["127.0.0.0/8".parse().unwrap()]);
-            let address = listener.local_addr().unwrap();
             let peers = PeerSettings { address, networks };
             let peers = PeerClient::new(PeerIdentity::generate().unwrap(), peers, ring());
             let limits = Limits { peers: Some(peers.clone()), ..Limits::default() };
@@ -80,7 +84,8 @@ impl Pair {
             first,
             second,
             peers: [first_peers, second_peers],
-            listening: [first_listening, second_listening],
+            front,
+            _listening: [first_listening, second_listening],
         }
     }
 
@@ -93,7 +98,12 @@ impl Pair {
 
     /// Closes the peer listener of the first replica. There are no connections to it yet.
     pub(crate) fn kill_first(&self) {
-        self.listening[0].abort();
+        self.front.kill();
+    }
+
+    /// Stops the bytes to and from the first replica, or lets them pass. Its connections stay open.
+    pub(crate) fn freeze_first(&self, frozen: bool) {
+        self.front.freeze(frozen);
     }
 
     pub(crate) async fn until(&self, holds: impl Fn(&ScriptedBackend) -> bool) {

@@ -111,7 +111,7 @@ async fn task_requests_reach_run_of_other_replica() {
     }
     assert_eq!(said["result"]["status"], "completed", "{said}");
     assert_eq!(said["result"]["taskId"], id);
-    assert_eq!(forwards(&pair.second, "workflow_run")[1..], [0, 0]);
+    assert_eq!(forwards(&pair.second, "task")[1..], [0, 0]);
     let mut other = Client::declaring(
         &pair.second,
         Generation::Stateless,
