@@ -31,6 +31,7 @@ mod mcp;
 mod outgoing;
 mod program;
 mod reload;
+mod replicas_example;
 mod telemetry;
 mod tools;
 mod truncated;
