@@ -33,7 +33,6 @@ macro_rules! scripts {
 }
 
 scripts! {
-    backend_session = "backend_session" with RECORD;
     check = "check" with RECORD;
     create = "create" with RECORD;
     end = "end" with RECORD TOMBSTONE;

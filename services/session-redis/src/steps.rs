@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 use vmcp_redis::Script;
 use vmcp_session::{
-    BackendEntry, BackendLookup, EntryTag, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS, Replacement,
-    RestoredRecord, SessionEvent, SessionKey, SessionRecord, StorageError,
+    BackendEntry, EntryTag, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS, Replacement, RestoredRecord,
+    SessionEvent, SessionKey, SessionRecord, StorageError,
 };
 
 use crate::arguments::Arguments;
@@ -35,21 +35,6 @@ impl Inner {
         let fields = reply.pairs()?.unwrap_or_default();
         let stored = self.values(session).open_record(&fields)?;
         Ok(RestoredRecord { record: stored.record, is_lost: stored.is_lost })
-    }
-
-    pub(crate) async fn backend_session(
-        &self,
-        session: &SessionKey,
-        backend: &str,
-    ) -> Result<BackendLookup, StorageError> {
-        self.known_end(session)?;
-        let arguments = self.arguments().session(session).text(backend);
-        let script = &self.scripts.backend_session;
-        let mut reply = self.run_script(script, arguments, Effect::Any).await?;
-        let stored: Option<Vec<u8>> = reply.get()?;
-        let values = self.values(session);
-        let entry = stored.map(|stored| values.open_entry(backend, &stored)).transpose()?;
-        Ok(BackendLookup { entry, is_lost: reply.get()?.unwrap_or(false) })
     }
 
     pub(crate) async fn replace_backend_session(

@@ -11,8 +11,8 @@ use vmcp_core::Clock;
 use vmcp_redis::Redis;
 use vmcp_seal::KeyRing;
 use vmcp_session::{
-    BackendEntry, BackendLookup, EntryTag, Liveness, Replacement, RestoredRecord, SessionEvent,
-    SessionId, SessionKey, SessionRecord, SessionStorage, StorageFuture,
+    BackendEntry, EntryTag, Liveness, Replacement, RestoredRecord, SessionEvent, SessionId,
+    SessionKey, SessionRecord, SessionStorage, StorageFuture,
 };
 
 use crate::health::{Health, StorageState, Use};
@@ -108,14 +108,6 @@ impl SessionStorage for RedisSessionStorage {
 
     fn restore<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, RestoredRecord> {
         Box::pin(self.inner.restore(session))
-    }
-
-    fn backend_session<'a>(
-        &'a self,
-        session: &'a SessionKey,
-        backend: &'a str,
-    ) -> StorageFuture<'a, BackendLookup> {
-        Box::pin(self.inner.backend_session(session, backend))
     }
 
     fn replace_backend_session<'a>(

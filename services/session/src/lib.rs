@@ -23,7 +23,7 @@ pub use self::{
     session_events::SessionEvents,
     sessions::{NewSession, RemovedSession, SessionLimitError, Sessions},
     storage::{
-        BackendEntry, BackendLookup, EntryTag, Liveness, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS,
+        BackendEntry, EntryTag, Liveness, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS,
         MAX_TOMBSTONES_PER_OWNER, OwnerDigest, Replacement, RestoredRecord, SessionEvent,
         SessionKey, SessionRecord, SessionStorage, StorageError, StorageFuture,
     },

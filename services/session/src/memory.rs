@@ -13,9 +13,9 @@ use vmcp_core::{Clock, lock};
 
 use self::state::{Entry, Local, Message, Replica, State};
 use crate::{
-    BackendEntry, BackendLookup, EntryTag, Liveness, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS,
-    Replacement, RestoredRecord, SessionEvent, SessionKey, SessionRecord, SessionStorage,
-    StorageError, StorageFuture,
+    BackendEntry, EntryTag, Liveness, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS, Replacement,
+    RestoredRecord, SessionEvent, SessionKey, SessionRecord, SessionStorage, StorageError,
+    StorageFuture,
 };
 
 /// Interval between removals of expired tombstones, each of which visits all.
@@ -146,22 +146,6 @@ impl SessionStorage for MemorySessionStorage {
     fn restore<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, RestoredRecord> {
         self.on_record(session, |entry| {
             Ok(RestoredRecord { record: entry.record.clone(), is_lost: entry.is_lost })
-        })
-    }
-
-    fn backend_session<'a>(
-        &'a self,
-        session: &'a SessionKey,
-        backend: &'a str,
-    ) -> StorageFuture<'a, BackendLookup> {
-        self.step(move |state| {
-            state.check(session)?;
-            let Some(found) = state.records.get(session) else {
-                return Ok(BackendLookup { entry: None, is_lost: true });
-            };
-            let mut entries = found.record.backend_sessions.iter();
-            let entry = entries.find(|(name, _)| **name == *backend).map(|(_, entry)| entry);
-            Ok(BackendLookup { entry: entry.cloned(), is_lost: found.is_lost })
         })
     }
 

@@ -71,15 +71,6 @@ pub struct RestoredRecord {
     pub is_lost: bool,
 }
 
-/// Result of [`SessionStorage::backend_session`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BackendLookup {
-    /// Entry of the backend.
-    pub entry: Option<BackendEntry>,
-    /// As [`RestoredRecord::is_lost`]: a missing entry may have been lost.
-    pub is_lost: bool,
-}
-
 /// Result of [`SessionStorage::replace_backend_session`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replacement {
@@ -157,13 +148,6 @@ pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the record of a session that another replica may have created. A missing record is created, empty.
     fn restore<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, RestoredRecord>;
-
-    /// Returns the session's entry for a backend.
-    fn backend_session<'a>(
-        &'a self,
-        session: &'a SessionKey,
-        backend: &'a str,
-    ) -> StorageFuture<'a, BackendLookup>;
 
     /// Stores (`Some`) or removes (`None`) the session's entry for a backend, if the present one has the tag `expected` (`None`: if
     /// there is none). Removing a missing entry does nothing. The replica that has the client's stream gets

@@ -131,7 +131,6 @@ async fn keys_expire_with_their_sessions() {
     // Reads do not restart it.
     server.cli(&["PEXPIRE", &record, "5000"]).await.unwrap();
     storage.check(&session).await.unwrap();
-    storage.backend_session(&session, "backend").await.unwrap();
     assert!(lifetime(&record).await <= 5 * SECOND);
     storage.touch(&[session]).await.unwrap();
     assert!(is_whole(lifetime(&record).await, TTL + 60 * SECOND));

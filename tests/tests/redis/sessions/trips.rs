@@ -37,7 +37,6 @@ async fn each_step_of_session_is_one_command() {
     let session = session();
     costs!(monitor, storage.create(&session));
     costs!(monitor, storage.restore(&session));
-    costs!(monitor, storage.backend_session(&session, "backend"));
     let value = || Some(b"value".to_vec());
     costs!(monitor, storage.replace_backend_session(&session, "backend", None, value()));
     costs!(monitor, storage.set_level(&session, "1"));

@@ -15,7 +15,6 @@ pub async fn ended_session_rejects_each_step(test: TestStorage) {
         let ended = Some(StorageError::Ended);
         assert_eq!(storage.create(&session).await.err(), ended);
         assert_eq!(storage.restore(&session).await.err(), ended);
-        assert_eq!(storage.backend_session(&session, "backend").await.err(), ended);
         for value in [None, Some(vec![1])] {
             let replaced = storage.replace_backend_session(&session, "backend", None, value).await;
             assert_eq!(replaced.err(), ended);

@@ -24,8 +24,9 @@ pub async fn entry_is_replaced_by_its_tag(test: TestStorage) {
     };
     assert_ne!(first, second);
     assert!(matches!(replace(Some(first), Some(b"3")).await, Replacement::Conflict(Some(_))));
-    let entry = test.storage.backend_session(&session, "backend").await.unwrap().entry.unwrap();
-    assert_eq!((entry.tag, &*entry.value), (second, &b"2"[..]));
+    let record = test.storage.restore(&session).await.unwrap().record;
+    let [(name, entry)] = &*record.backend_sessions else { panic!("{record:?}") };
+    assert_eq!((&**name, entry.tag, &*entry.value), ("backend", second, &b"2"[..]));
 }
 
 pub async fn concurrent_replicas_store_one_entry(test: TestStorage) {

@@ -3,8 +3,8 @@
 use super::fixtures::put;
 use crate::contract::TestStorage;
 use crate::{
-    BackendEntry, BackendLookup, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS, RestoredRecord, SessionId,
-    SessionKey, SessionRecord, StorageError,
+    BackendEntry, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS, RestoredRecord, SessionId, SessionKey,
+    SessionRecord, StorageError,
 };
 
 pub async fn new_record_is_empty(test: TestStorage) {
@@ -12,8 +12,6 @@ pub async fn new_record_is_empty(test: TestStorage) {
     test.storage.create(&session).await.unwrap();
     let expected = RestoredRecord { record: SessionRecord::default(), is_lost: false };
     assert_eq!(test.replica.restore(&session).await.unwrap(), expected);
-    let none = BackendLookup { entry: None, is_lost: false };
-    assert_eq!(test.replica.backend_session(&session, "backend").await.unwrap(), none);
 }
 
 pub async fn record_is_created_once(test: TestStorage) {
@@ -49,8 +47,6 @@ pub async fn replica_restores_each_value(test: TestStorage) {
     let restored = test.replica.restore(&session).await.unwrap();
     assert_eq!(restored, RestoredRecord { record: record.clone(), is_lost: false });
     assert_eq!(test.replica.hold_stream(&session).await.unwrap(), record);
-    let lookup = test.replica.backend_session(&session, "two").await.unwrap();
-    assert_eq!(lookup.entry, Some(entry(two, b"session 2")));
     assert!(!format!("{restored:?}").contains("session 1"));
 }
 
@@ -79,15 +75,13 @@ pub async fn values_may_have_any_bytes(test: TestStorage) {
 
 pub async fn missing_record_is_lost_for_each_replica(test: TestStorage) {
     let session = test.session();
-    let lookup = test.storage.backend_session(&session, "backend").await.unwrap();
-    assert_eq!(lookup, BackendLookup { entry: None, is_lost: true });
     let expected = RestoredRecord { record: SessionRecord::default(), is_lost: true };
     for storage in [&test.storage, &test.replica, &test.storage] {
         assert_eq!(storage.restore(&session).await.unwrap(), expected);
     }
     put(&*test.storage, &session, "backend", b"1").await;
-    let lookup = test.replica.backend_session(&session, "backend").await.unwrap();
-    assert!(lookup.is_lost && lookup.entry.is_some());
+    let restored = test.replica.restore(&session).await.unwrap();
+    assert!(restored.is_lost && restored.record.backend_sessions.len() == 1);
 }
 
 pub async fn write_creates_missing_record(test: TestStorage) {
