@@ -354,6 +354,7 @@ impl Session {
         // ended.
         let calls = lock(&self.calls).clone();
         let backend_slots = std::mem::take(&mut *lock(&self.backend_slots));
+        let is_doubted = self.shared.as_ref().is_some_and(|shared| shared.is_doubted());
         for slot in backend_slots {
             let reason = match end {
                 SessionEnd::Released if self.shared.is_some() => REPLICA_LEFT,
@@ -363,6 +364,8 @@ impl Session {
             let cancels = calls.filter_map(|call| call.cancellation().request(reason)).collect();
             match end {
                 SessionEnd::Deleted => slot.close(cancels),
+                // The replica that ended it may not know the session at the backend.
+                SessionEnd::EndedElsewhere if is_doubted => slot.close(cancels),
                 SessionEnd::EndedElsewhere | SessionEnd::Released => slot.release(cancels),
             }
         }

@@ -100,6 +100,8 @@ impl Inner {
 
     /// Reads and writes what messages may have missed.
     async fn synchronize(&self) -> Result<(), StorageError> {
+        // First: a session that ends now may have lost its record before.
+        self.replica.events.add(SessionEvent::MessagesMissed);
         self.read_tombstones().await?;
         self.write_own_tombstones().await?;
         self.look_up_streams().await?;

@@ -22,6 +22,10 @@ pub(crate) enum Message {
     Ended { score: u64, tombstone: Tombstone },
     /// A session changed whose client's stream `holder` has.
     Changed { holder: Box<str>, id: SessionId },
+    /// A replica stored the log level of a session.
+    Level { by: Box<str>, id: SessionId },
+    /// The record of a session is missing, or was created again by a replica that is entering what it has.
+    Lost { entering: Box<str>, id: SessionId },
     /// Another replica than `former` has the client's stream, by a step of this number.
     Moved { former: Box<str>, number: u64, id: SessionId },
 }
@@ -55,6 +59,14 @@ impl Message {
             "change" => {
                 let (holder, session) = rest.split_once(' ')?;
                 Some(Self::Changed { holder: holder.into(), id: id(session)? })
+            }
+            "level" => {
+                let (by, session) = rest.split_once(' ')?;
+                Some(Self::Level { by: by.into(), id: id(session)? })
+            }
+            "lost" => {
+                let (entering, session) = rest.split_once(' ')?;
+                Some(Self::Lost { entering: entering.into(), id: id(session)? })
             }
             "move" => {
                 let (former, rest) = rest.split_once(' ')?;
@@ -134,6 +146,10 @@ mod tests {
             let message = Message::Beat { replica: "r".into(), handle: parsed };
             assert_eq!(Message::parse(Message::beat("r", handle).as_bytes()), Some(message));
         }
+        let level = Message::Level { by: "r".into(), id };
+        assert_eq!(Message::parse(format!("1 level r {id}").as_bytes()), Some(level));
+        let lost = Message::Lost { entering: "-".into(), id };
+        assert_eq!(Message::parse(format!("1 lost - {id}").as_bytes()), Some(lost));
         let moved = Message::Moved { former: "r".into(), number: 3, id };
         assert_eq!(Message::parse(format!("1 move r 3 {id}").as_bytes()), Some(moved));
         let long = Message::beat("r", Some(&"x".repeat(MAX_LENGTH)));

@@ -4,7 +4,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use vmcp_seal::{KeyRing, SealPurpose};
-use vmcp_session::{BackendEntry, EntryTag, SessionKey, SessionRecord, StorageError};
+use vmcp_session::{
+    BackendEntry, EntryTag, RestoredRecord, SessionKey, SessionRecord, StorageError,
+};
 
 use crate::reply::Fields;
 
@@ -25,12 +27,6 @@ pub(crate) struct ValueSeal<'a> {
     pub(crate) session: &'a SessionKey,
 }
 
-/// Parsed record.
-pub(crate) struct StoredRecord {
-    pub(crate) record: SessionRecord,
-    pub(crate) is_lost: bool,
-}
-
 impl ValueSeal<'_> {
     pub(crate) fn level(&self, level: &str) -> Result<Vec<u8>, StorageError> {
         self.seal(Kind::Level, b"", level.as_bytes())
@@ -43,8 +39,18 @@ impl ValueSeal<'_> {
         value: &[u8],
     ) -> Result<(EntryTag, Vec<u8>), StorageError> {
         let tag = EntryTag::random().ok_or(StorageError::Unavailable)?;
+        Ok((tag, self.tagged_entry(backend, tag, value)?))
+    }
+
+    /// Seals an entry under its tag.
+    pub(crate) fn tagged_entry(
+        &self,
+        backend: &str,
+        tag: EntryTag,
+        value: &[u8],
+    ) -> Result<Vec<u8>, StorageError> {
         let sealed = self.seal(Kind::Entry, &entry_name(backend, tag), value)?;
-        Ok((tag, [&tag.0[..], &sealed].concat()))
+        Ok([&tag.0[..], &sealed].concat())
     }
 
     pub(crate) fn open_entry(
@@ -71,7 +77,7 @@ impl ValueSeal<'_> {
     }
 
     /// Parses the fields of a record.
-    pub(crate) fn open_record(&self, fields: &Fields) -> Result<StoredRecord, StorageError> {
+    pub(crate) fn open_record(&self, fields: &Fields) -> Result<RestoredRecord, StorageError> {
         let (mut record, mut is_lost) = (SessionRecord::default(), false);
         for (name, value) in fields {
             match name.split_first_chunk::<2>() {
@@ -93,7 +99,7 @@ impl ValueSeal<'_> {
         }
         record.backend_sessions.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         record.subscriptions.sort_unstable();
-        Ok(StoredRecord { record, is_lost })
+        Ok(RestoredRecord { record, is_lost })
     }
 
     fn seal(&self, kind: Kind, name: &[u8], value: &[u8]) -> Result<Vec<u8>, StorageError> {

@@ -84,7 +84,17 @@ impl Replica {
                     self.events.add(SessionEvent::StreamMoved(id));
                 }
             }
-            Message::Beat { .. } | Message::Changed { .. } | Message::Moved { .. } => {}
+            Message::Level { by, id } if *by != *self.name => {
+                self.events.add(SessionEvent::LevelChanged(id));
+            }
+            Message::Lost { entering, id } if *entering != *self.name => {
+                self.events.add(SessionEvent::RecordLost(id));
+            }
+            Message::Beat { .. }
+            | Message::Changed { .. }
+            | Message::Moved { .. }
+            | Message::Level { .. }
+            | Message::Lost { .. } => {}
         }
     }
 

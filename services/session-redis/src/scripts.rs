@@ -41,6 +41,7 @@ scripts! {
     held_streams = "held_streams";
     hold_stream = "hold_stream" with RECORD;
     leave = "leave" with RECORD;
+    merge = "merge" with RECORD;
     probe = "probe";
     replace_backend_session = "replace_backend_session" with RECORD;
     restore = "restore" with RECORD;

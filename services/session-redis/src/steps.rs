@@ -33,8 +33,7 @@ impl Inner {
     ) -> Result<RestoredRecord, StorageError> {
         let mut reply = self.step(&self.scripts.restore, session, |arguments| arguments).await?;
         let fields = reply.pairs()?.unwrap_or_default();
-        let stored = self.values(session).open_record(&fields)?;
-        Ok(RestoredRecord { record: stored.record, is_lost: stored.is_lost })
+        self.values(session).open_record(&fields)
     }
 
     pub(crate) async fn replace_backend_session(
@@ -59,6 +58,63 @@ impl Inner {
         let present: Option<Vec<u8>> = reply.get()?;
         let present = present.map(|stored| values.open_entry(backend, &stored)).transpose()?;
         Ok(Replacement::Conflict(present))
+    }
+
+    pub(crate) async fn merge(
+        &self,
+        session: &SessionKey,
+        own: &SessionRecord,
+        holds_stream: bool,
+    ) -> Result<RestoredRecord, StorageError> {
+        let taking = holds_stream.then(|| self.replica.streams.take(session.id));
+        let arguments = self.merged(session, own, holds_stream)?;
+        self.known_end(session)?;
+        let mut reply = self.run_script(&self.scripts.merge, arguments, Effect::Write).await?;
+        let number = reply.get()?;
+        if let Some(taking) = taking {
+            let is_held = if let Some(number) = number {
+                taking.succeed(number)
+            } else {
+                drop(taking);
+                self.replica.streams.remove(session.id);
+                false
+            };
+            if !is_held {
+                self.replica.events.add(SessionEvent::StreamMoved(session.id));
+            }
+        }
+        let fields = reply.pairs()?.unwrap_or_default();
+        self.values(session).open_record(&fields)
+    }
+
+    /// Returns the arguments that enter what this replica has.
+    fn merged(
+        &self,
+        session: &SessionKey,
+        own: &SessionRecord,
+        holds_stream: bool,
+    ) -> Result<Arguments, StorageError> {
+        let SessionRecord { level, backend_sessions, subscriptions } = own;
+        let values = self.values(session);
+        let level = level.as_ref().map(|level| values.level(level)).transpose()?;
+        let mut arguments = self
+            .arguments()
+            .session(session)
+            .text(level.unwrap_or_default())
+            .text(if holds_stream { "1" } else { "0" })
+            .number(MAX_RECORD_BYTES)
+            .number(MAX_SUBSCRIPTIONS)
+            .number(backend_sessions.len());
+        for (backend, BackendEntry { tag, value }) in backend_sessions {
+            let sealed = values.tagged_entry(backend, *tag, value)?;
+            arguments = arguments.text(&**backend).text(sealed);
+        }
+        for (backend, uri) in subscriptions {
+            let name = values.subscription_name(backend, uri);
+            let sealed = values.subscription(backend, uri)?;
+            arguments = arguments.text(&**backend).text(name).text(sealed);
+        }
+        Ok(arguments)
     }
 
     pub(crate) async fn set_level(
@@ -93,7 +149,7 @@ impl Inner {
     pub(crate) async fn hold_stream(
         &self,
         session: &SessionKey,
-    ) -> Result<SessionRecord, StorageError> {
+    ) -> Result<RestoredRecord, StorageError> {
         let taking = self.replica.streams.take(session.id);
         let mut reply =
             self.step(&self.scripts.hold_stream, session, |arguments| arguments).await?;
@@ -101,7 +157,7 @@ impl Inner {
             self.replica.events.add(SessionEvent::StreamMoved(session.id));
         }
         let fields = reply.pairs()?.unwrap_or_default();
-        Ok(self.values(session).open_record(&fields)?.record)
+        self.values(session).open_record(&fields)
     }
 
     pub(crate) async fn end(

@@ -120,6 +120,15 @@ impl SessionStorage for RedisSessionStorage {
         Box::pin(self.inner.replace_backend_session(session, backend, expected, value))
     }
 
+    fn merge<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        own: &'a SessionRecord,
+        holds_stream: bool,
+    ) -> StorageFuture<'a, RestoredRecord> {
+        Box::pin(self.inner.merge(session, own, holds_stream))
+    }
+
     fn set_level<'a>(&'a self, session: &'a SessionKey, level: &'a str) -> StorageFuture<'a, ()> {
         Box::pin(self.inner.set_level(session, level))
     }
@@ -134,7 +143,7 @@ impl SessionStorage for RedisSessionStorage {
         Box::pin(self.inner.subscribe(session, backend, uri, wanted))
     }
 
-    fn hold_stream<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, SessionRecord> {
+    fn hold_stream<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, RestoredRecord> {
         Box::pin(self.inner.hold_stream(session))
     }
 

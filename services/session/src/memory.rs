@@ -1,8 +1,10 @@
 //! Storage in the process, for tests of several replicas.
 
+mod record;
 mod state;
 
 use std::mem::take;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +13,8 @@ use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 use vmcp_core::{Clock, lock};
 
-use self::state::{Entry, Local, Message, Replica, State};
+use self::record::{enter, size};
+use self::state::{End, Entry, Local, Missing, Replica, State};
 use crate::{
     BackendEntry, EntryTag, Liveness, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS, Replacement,
     RestoredRecord, SessionEvent, SessionKey, SessionRecord, SessionStorage, StorageError,
@@ -51,7 +54,8 @@ impl MemorySessionStorage {
         self.change(|local| local.is_reachable = is_reachable);
     }
 
-    /// Lets messages reach this replica, or not. Those that it missed follow.
+    /// Lets messages reach this replica, or not. Of those that it missed, the ends of sessions and the changes of its streams
+    /// follow.
     pub fn set_heard(&self, is_heard: bool) {
         self.change(|local| local.is_heard = is_heard);
     }
@@ -59,6 +63,12 @@ impl MemorySessionStorage {
     /// Removes all records, as a storage without persistence does when it restarts.
     pub fn lose_records(&self) {
         lock(&self.shared).records.clear();
+    }
+
+    /// Returns the number of steps of this replica.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.replica.steps.load(Ordering::Relaxed)
     }
 
     fn change(&self, change: impl FnOnce(&mut Local)) {
@@ -69,12 +79,18 @@ impl MemorySessionStorage {
             local.silent_since.get_or_insert_with(Instant::now);
             return;
         }
-        local.silent_since = None;
-        let missed = take(&mut local.missed);
+        let was_silent = local.silent_since.take().is_some();
+        let (ends, events) = (take(&mut local.missed_ends), take(&mut local.missed));
         drop(local);
+        if was_silent {
+            self.replica.events.add(SessionEvent::MessagesMissed);
+        }
         let now = self.clock.unix();
-        for message in missed {
-            self.replica.receive(message, now);
+        for end in ends {
+            self.replica.bury(end, now);
+        }
+        for event in events {
+            self.replica.events.add(event);
         }
         drop(state);
     }
@@ -85,6 +101,7 @@ impl MemorySessionStorage {
         step: impl FnOnce(&mut State) -> Result<T, StorageError> + Send + 'a,
     ) -> StorageFuture<'a, T> {
         async move {
+            self.replica.steps.fetch_add(1, Ordering::Relaxed);
             let mut state = lock(&self.shared);
             if !lock(&self.replica.local).is_reachable {
                 return Err(StorageError::Unavailable);
@@ -104,7 +121,7 @@ impl MemorySessionStorage {
     ) -> StorageFuture<'a, T> {
         self.step(move |state| {
             state.check(session)?;
-            step(state.used_record(session, &self.replica, self.ttl, true))
+            step(state.used_record(session, &self.replica, self.ttl, Missing::Lost))
         })
     }
 
@@ -116,7 +133,7 @@ impl MemorySessionStorage {
     ) -> StorageFuture<'a, T> {
         self.step(move |state| {
             state.check(session)?;
-            let entry = state.used_record(session, &self.replica, self.ttl, true);
+            let entry = state.used_record(session, &self.replica, self.ttl, Missing::Lost);
             let mut record = entry.record.clone();
             let result = change(&mut record)?;
             if size(&record) > MAX_RECORD_BYTES.max(size(&entry.record)) {
@@ -124,13 +141,21 @@ impl MemorySessionStorage {
             }
             let is_changed = record != entry.record;
             entry.record = record;
-            let holder = entry.holder.filter(|holder| *holder != self.replica.number);
-            if is_changed && let Some(holder) = holder {
-                let event = Message::Other(SessionEvent::Changed(session.id));
-                state.send(event, Some(holder), self.clock.unix());
-            }
+            let holder = entry.holder.filter(|_| is_changed);
+            self.tell_holder(state, session, holder);
             Ok(result)
         })
+    }
+
+    /// Tells the replica that has the client's stream, unless it is this one.
+    fn tell_holder(&self, state: &State, session: &SessionKey, holder: Option<usize>) {
+        let holder = holder.filter(|holder| *holder != self.replica.number);
+        state.send(SessionEvent::Changed(session.id), |number| Some(number) == holder);
+    }
+
+    fn tell_level(&self, state: &State, session: &SessionKey) {
+        let own = self.replica.number;
+        state.send(SessionEvent::LevelChanged(session.id), |number| number != own);
     }
 }
 
@@ -138,7 +163,7 @@ impl SessionStorage for MemorySessionStorage {
     fn create<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, ()> {
         self.step(move |state| {
             state.check(session)?;
-            state.used_record(session, &self.replica, self.ttl, false);
+            state.used_record(session, &self.replica, self.ttl, Missing::New);
             Ok(())
         })
     }
@@ -180,9 +205,48 @@ impl SessionStorage for MemorySessionStorage {
         })
     }
 
+    fn merge<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        own: &'a SessionRecord,
+        holds_stream: bool,
+    ) -> StorageFuture<'a, RestoredRecord> {
+        self.step(move |state| {
+            state.check(session)?;
+            let number = self.replica.number;
+            let before = state.records.get(session).map(|entry| entry.record.clone());
+            let entry = state.used_record(session, &self.replica, self.ttl, Missing::Merged);
+            let is_first = entry.is_lost && entry.merged.insert(number);
+            enter(&mut entry.record, own, is_first);
+            let is_level_new = before.as_ref().and_then(|record| record.level.as_ref())
+                != entry.record.level.as_ref();
+            let is_changed = before.unwrap_or_default() != entry.record;
+            if holds_stream {
+                entry.holder.get_or_insert(number);
+            }
+            let (holder, is_lost) = (entry.holder, entry.is_lost);
+            let record = entry.record.clone();
+            if holds_stream && holder != Some(number) {
+                state.send(SessionEvent::StreamMoved(session.id), |to| to == number);
+            }
+            self.tell_holder(state, session, holder.filter(|_| is_changed));
+            if is_level_new {
+                self.tell_level(state, session);
+            }
+            Ok(RestoredRecord { record, is_lost })
+        })
+    }
+
     fn set_level<'a>(&'a self, session: &'a SessionKey, level: &'a str) -> StorageFuture<'a, ()> {
-        self.change_record(session, |record| {
-            record.level = Some(level.into());
+        self.step(move |state| {
+            state.check(session)?;
+            let entry = state.used_record(session, &self.replica, self.ttl, Missing::Lost);
+            let record = SessionRecord { level: Some(level.into()), ..entry.record.clone() };
+            if size(&record) > MAX_RECORD_BYTES.max(size(&entry.record)) {
+                return Err(StorageError::RecordFull);
+            }
+            entry.record = record;
+            self.tell_level(state, session);
             Ok(())
         })
     }
@@ -214,17 +278,15 @@ impl SessionStorage for MemorySessionStorage {
         })
     }
 
-    fn hold_stream<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, SessionRecord> {
+    fn hold_stream<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, RestoredRecord> {
         self.step(move |state| {
             state.check(session)?;
-            let entry = state.used_record(session, &self.replica, self.ttl, true);
+            let entry = state.used_record(session, &self.replica, self.ttl, Missing::Lost);
             let former = entry.holder.replace(self.replica.number);
-            let record = entry.record.clone();
-            if let Some(former) = former.filter(|former| *former != self.replica.number) {
-                let event = Message::Other(SessionEvent::StreamMoved(session.id));
-                state.send(event, Some(former), self.clock.unix());
-            }
-            Ok(record)
+            let restored = RestoredRecord { record: entry.record.clone(), is_lost: entry.is_lost };
+            let former = former.filter(|former| *former != self.replica.number);
+            state.send(SessionEvent::StreamMoved(session.id), |number| Some(number) == former);
+            Ok(restored)
         })
     }
 
@@ -239,14 +301,18 @@ impl SessionStorage for MemorySessionStorage {
                 state.tombstones.remove_expired(now);
                 state.sweep_at = now + SWEEP_INTERVAL_SECS;
             }
-            let event = state.tombstones.add(session, now);
-            let message = match event {
-                Some(SessionEvent::Ended(_)) => Some(Message::Ended(*session)),
-                event => event.map(Message::Other),
+            let message = match state.tombstones.add(session, now) {
+                Some(SessionEvent::AllEnded { owner, until }) => {
+                    Some(End::AllOfOwner { owner, until })
+                }
+                ended => ended.map(|_| End::One(*session)),
             };
             if let Some(message) = message {
-                self.replica.receive(message, now);
-                state.send(message, None, now);
+                if entry.is_none() {
+                    state.send(SessionEvent::RecordLost(session.id), |_| true);
+                }
+                self.replica.bury(message, now);
+                state.send_end(message, now);
             }
             Ok(entry.map(|entry| entry.record.backend_sessions).unwrap_or_default())
         })
@@ -271,7 +337,9 @@ impl SessionStorage for MemorySessionStorage {
         self.step(move |state| {
             for session in sessions {
                 if state.records.contains_key(session) {
-                    state.used_record(session, &self.replica, self.ttl, true);
+                    state.used_record(session, &self.replica, self.ttl, Missing::Lost);
+                } else {
+                    state.send(SessionEvent::RecordLost(session.id), |_| true);
                 }
             }
             Ok(())
@@ -315,13 +383,6 @@ impl SessionStorage for MemorySessionStorage {
         });
         handles.collect()
     }
-}
-
-fn size(record: &SessionRecord) -> usize {
-    let SessionRecord { level, backend_sessions, subscriptions } = record;
-    let entries = backend_sessions.iter().map(|(name, entry)| name.len() + entry.value.len());
-    let subscriptions = subscriptions.iter().map(|(name, uri)| name.len() + uri.len());
-    level.as_ref().map_or(0, |level| level.len()) + entries.chain(subscriptions).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -125,6 +125,13 @@ pub enum SessionEvent {
     },
     /// Another replica changed the record of a session whose client has its notification stream at this one.
     Changed(SessionId),
+    /// Another replica stored the log level of a session.
+    LevelChanged(SessionId),
+    /// The record of a session is missing, or was created again. Each replica that uses the session enters what it has, by
+    /// [`SessionStorage::merge`].
+    RecordLost(SessionId),
+    /// Messages other than ends may have been missed, or writes may have been lost: each record may have changed.
+    MessagesMissed,
     /// Another replica took over the notification stream of a session.
     StreamMoved(SessionId),
 }
@@ -133,8 +140,9 @@ pub enum SessionEvent {
 ///
 /// A record has a sliding time to live; only [`create`](Self::create), [`restore`](Self::restore), writes,
 /// [`hold_stream`](Self::hold_stream) and [`touch`](Self::touch) restart it. A write to a missing record creates it, as `restore`
-/// does. A session ends by its tombstone, not by the absence of its record. Each method but [`end`](Self::end) and
-/// [`touch`](Self::touch) fails with [`StorageError::Ended`] for a session that has ended.
+/// does, and each replica gets [`SessionEvent::RecordLost`]: what a lost record contained, the replicas still have. A session ends
+/// by its tombstone, not by the absence of its record. Each method but [`end`](Self::end) and [`touch`](Self::touch) fails with
+/// [`StorageError::Ended`] for a session that has ended.
 ///
 /// A tombstone is kept for as long as the session's identifier opens. An owner has at most [`MAX_TOMBSTONES_PER_OWNER`]: one more
 /// ends all sessions that the owner began until then. Anonymous callers are many people: of their tombstones the oldest is
@@ -163,7 +171,18 @@ pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
         value: Option<Vec<u8>>,
     ) -> StorageFuture<'a, Replacement>;
 
-    /// Stores the log level of a session, as JSON. The replica that has the client's stream gets [`SessionEvent::Changed`].
+    /// Enters what this replica has of a session whose record may have been lost, and returns the record. What is present wins:
+    /// the level is stored if there is none, and each entry, under its tag, if its backend has none. Subscriptions are added to a
+    /// record that replaces a lost one, once by each replica, and this replica gets the client's notification stream back if it
+    /// `holds_stream` and no other one does; else it gets [`SessionEvent::StreamMoved`]. What does not fit is left out.
+    fn merge<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        own: &'a SessionRecord,
+        holds_stream: bool,
+    ) -> StorageFuture<'a, RestoredRecord>;
+
+    /// Stores the log level of a session, as JSON. The other replicas get [`SessionEvent::LevelChanged`].
     ///
     /// # Errors
     /// [`StorageError::RecordFull`] beyond [`MAX_RECORD_BYTES`].
@@ -185,10 +204,10 @@ pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
 
     /// Records that this replica has the client's notification stream, and returns the record. The former holder gets
     /// [`SessionEvent::StreamMoved`].
-    fn hold_stream<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, SessionRecord>;
+    fn hold_stream<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, RestoredRecord>;
 
-    /// Ends a session: stores its tombstone, removes its record, and returns the entries of its backends. Ending it again does
-    /// nothing.
+    /// Ends a session: stores its tombstone, removes its record, and returns the entries of its backends. If the record is missing,
+    /// each replica gets [`SessionEvent::RecordLost`] before the end. Ending it again does nothing.
     fn end<'a>(
         &'a self,
         session: &'a SessionKey,
@@ -199,7 +218,7 @@ pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
     /// Does not end the session.
     fn leave<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, Option<SessionRecord>>;
 
-    /// Restarts the time to live of records. Missing ones stay missing, those of ended sessions too.
+    /// Restarts the time to live of records. Missing ones stay missing, and each replica gets [`SessionEvent::RecordLost`].
     fn touch<'a>(&'a self, sessions: &'a [SessionKey]) -> StorageFuture<'a, ()>;
 
     /// Asks the storage whether a session has ended, and fails with [`StorageError::Ended`] if so.
@@ -212,7 +231,8 @@ pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
     fn liveness(&self) -> Liveness;
 
     /// Returns the messages from now on. A tombstone that was read late is delivered late, never lost; so are the changes of a
-    /// session whose client's stream is here. A message that repeats an unread one is left out.
+    /// session whose client's stream is here. Others may be lost, after which [`SessionEvent::MessagesMissed`] comes first. A message
+    /// that repeats an unread one is left out.
     fn events(&self) -> BoxStream<'static, SessionEvent>;
 
     /// Returns the number of ended sessions whose identifiers would still open.

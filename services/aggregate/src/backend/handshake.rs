@@ -34,7 +34,7 @@ pub(crate) struct BackendSession {
 
 /// State of a backend session that another replica needs to use it. A session of HTTP+SSE is its connection, which none can take
 /// over.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BackendSessionState<'a> {
     pub(crate) session: Option<&'a HeaderValue>,
     /// One of [`STATEFUL`].

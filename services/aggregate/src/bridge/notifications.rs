@@ -54,6 +54,13 @@ pub(crate) fn follow(
     slot.listen_with(start);
 }
 
+/// Starts the subscriptions to all backends of a session whose record was read.
+pub(crate) fn follow_all(context: &CallContext, session: &Arc<Session>) {
+    for slot in session.backend_slots() {
+        follow(context, session, &slot);
+    }
+}
+
 /// Relays the notification stream of a stateful backend to that of a stateful client.
 async fn for_session(
     filter: Arc<NotificationFilter>,

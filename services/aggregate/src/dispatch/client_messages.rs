@@ -11,6 +11,7 @@ use vmcp_wire::{Key, Span, Splice};
 use crate::backend::error::storage_rejection;
 use crate::backend::request::{post, with_operation};
 use crate::backend::rpc::notify_or_log;
+use crate::bridge::notifications;
 use crate::call::Call;
 use crate::replicas::{ForwardKind, adapt};
 use crate::response::result;
@@ -117,7 +118,10 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
 /// Forwards a notification to all backends concurrently.
 async fn tell_all(call: &Call, session: &Arc<Session>) {
     let backend_slots = match session.all_backend_slots(&call.context.catalogs).await {
-        Ok(backend_slots) => backend_slots,
+        Ok(backend_slots) => {
+            notifications::follow_all(&call.context, session);
+            backend_slots
+        }
         Err(error) => {
             tracing::debug!(%error, "failed to find the backend sessions of other replicas");
             session.backend_slots()
@@ -149,6 +153,9 @@ pub(crate) async fn set_level(
     session.set_level(&level).await.map_err(storage_rejection)?;
     let backend_slots = session.all_backend_slots(&call.context.catalogs).await;
     let backend_slots = backend_slots.map_err(storage_rejection)?;
+    if session.shared().is_some() {
+        notifications::follow_all(&call.context, session);
+    }
     let setting = backend_slots.iter().map(async |slot| {
         if let Some(backend_session) = slot.open().filter(|backend_session| backend_session.logs) {
             slot.set_level(&backend_session, level.as_bytes(), call.cause()).await;

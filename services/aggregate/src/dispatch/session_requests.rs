@@ -95,6 +95,8 @@ impl Dispatcher {
                 let session = self.sessions.wait(pending, caller, address).await;
                 let session = session.map_err(SessionError::into_rejection)?;
                 session.update_token(caller);
+                // The record may have named other sessions at backends.
+                notifications::follow_all(&self.context, &session);
                 Ok(session)
             }
         }

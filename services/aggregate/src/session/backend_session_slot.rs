@@ -144,19 +144,28 @@ impl BackendSessionSlot {
         known: &mut Option<Box<[u8]>>,
     ) -> Result<SessionGuard, BoxError> {
         let (opened, _) = handshake::open(&self.backend, client_info).await?;
-        let backend_session = opened.backend_session();
-        self.follow_level(backend_session, level, known, client_info.cause).await;
+        self.send_state(opened.backend_session(), level, known, client_info.cause).await;
+        Ok(opened)
+    }
+
+    /// Sends the client's log level and subscriptions to a session. `known` becomes the level that was sent.
+    async fn send_state(
+        &self,
+        backend_session: &BackendSession,
+        level: LevelSource<'_>,
+        known: &mut Option<Box<[u8]>>,
+        cause: Option<&RequestContext>,
+    ) {
+        self.follow_level(backend_session, level, known, cause).await;
         for uri in self.subscriptions() {
             let uri = String::from_utf8_lossy(&define_literal(&uri)).into_owned();
             let params = format!("{{\"uri\":{uri}}}");
-            let subscribed =
-                self.set(backend_session, "resources/subscribe", &params, client_info.cause);
+            let subscribed = self.set(backend_session, "resources/subscribe", &params, cause);
             if let Err(error) = subscribed.await {
                 let backend = self.backend.name();
                 tracing::debug!(backend, %error, "failed to restore a subscription");
             }
         }
-        Ok(opened)
     }
 
     /// Uses a session, to whose backend the level `known` was sent, for the slot's calls.
@@ -283,6 +292,18 @@ impl BackendSessionSlot {
     pub(crate) fn retire(&self) {
         self.end_listening();
         self.leave(true, Vec::new(), self.entry_tag().is_some());
+    }
+
+    /// Ends a session that the slot has left, in the background after the calls that use it.
+    fn end_after_calls(&self, backend_session: Arc<BackendSession>) {
+        if !backend_session.can_end() {
+            return;
+        }
+        let (backend, leases) = (Arc::clone(&self.backend), self.leases.clone());
+        self.backend.spawn_close(async move {
+            leases.ended().await;
+            backend_session.close(&backend).await;
+        });
     }
 
     /// Stops the listener permanently.

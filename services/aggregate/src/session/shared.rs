@@ -3,14 +3,20 @@
 pub(super) mod backend_entry;
 pub(super) mod backend_sessions;
 mod follow;
+mod merge;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use vmcp_core::lock;
 use vmcp_session::{RestoredRecord, SessionKey, SessionStorage, StorageError};
+
+use self::backend_sessions::entry_of;
+
+/// Time in which the other replicas enter what they have into a lost record: a message and a step.
+const MERGE_TIME: Duration = Duration::from_millis(250);
 
 /// Time for which a record counts as just read. Its entries are replaced by compare-and-set, so an older one would do no harm.
 const FRESHNESS: Duration = Duration::from_secs(1);
@@ -24,6 +30,11 @@ pub(crate) struct SharedSession {
     level: Mutex<Option<Box<[u8]>>>,
     /// Record that the restore has read, with the time, until it is outdated.
     just_read: Mutex<Option<(Instant, Arc<RestoredRecord>)>>,
+    /// Number of reasons to doubt that the record has what this replica has, since they were last the same; 0 if none. SeqCst: a
+    /// reason that comes while the replica enters what it has must survive.
+    doubts: AtomicU32,
+    /// `true` if the other replicas had time to enter what they have into a lost record. Relaxed: it guards no other memory.
+    has_waited: AtomicBool,
     /// `true` while this replica has the client's notification stream, as far as it knows. Release and Acquire: set before the
     /// storage hears of it, so that a message about the next holder resets it.
     holds_stream: AtomicBool,
@@ -37,6 +48,8 @@ impl SharedSession {
             key,
             level: Mutex::default(),
             just_read: Mutex::default(),
+            doubts: AtomicU32::new(0),
+            has_waited: AtomicBool::new(false),
             holds_stream: AtomicBool::new(false),
         }
     }
@@ -66,8 +79,24 @@ impl SharedSession {
     pub(crate) async fn read(&self) -> Result<Arc<RestoredRecord>, StorageError> {
         lock(&self.just_read).take();
         let record = self.storage.restore(&self.key).await?;
-        self.set_level(record.record.level.as_deref());
+        self.follow_level(&record);
         Ok(Arc::new(record))
+    }
+
+    /// Returns the record for the first use of a backend. If it was lost and has no session with the backend, the other replicas get
+    /// time to enter theirs.
+    pub(crate) async fn record_with(
+        &self,
+        backend: &str,
+    ) -> Result<Arc<RestoredRecord>, StorageError> {
+        let restored = self.record().await?;
+        let is_complete = !restored.is_lost || entry_of(&restored.record, backend).is_some();
+        if is_complete || self.has_waited.load(Ordering::Relaxed) {
+            return Ok(restored);
+        }
+        sleep(MERGE_TIME).await;
+        self.has_waited.store(true, Ordering::Relaxed);
+        self.read().await
     }
 
     /// Forgets the record that was just read, because it is about to change.
@@ -86,6 +115,13 @@ impl SharedSession {
     /// Returns the log level, as JSON.
     pub(crate) fn level(&self) -> Option<Box<[u8]>> {
         lock(&self.level).clone()
+    }
+
+    /// Uses the log level of a record. A client never takes its level back, so a record without one has lost it.
+    fn follow_level(&self, restored: &RestoredRecord) {
+        if let Some(level) = restored.record.level.as_deref() {
+            self.set_level(Some(level));
+        }
     }
 
     fn set_level(&self, level: Option<&str>) {

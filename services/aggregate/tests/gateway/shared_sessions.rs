@@ -2,6 +2,7 @@
 
 mod backend_sessions;
 mod endings;
+mod losses;
 mod outages;
 mod random;
 mod streams;

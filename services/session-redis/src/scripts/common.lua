@@ -1,7 +1,9 @@
 -- Shared by all scripts. KEYS[1] is the prefix of all keys and puts them into one slot. Times are those of this server.
 local P, me = KEYS[1], ARGV[1]
 local ttl, window, lifetime = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local channel, A = ARGV[5], { unpack(ARGV, 6) }
+local channel, A = ARGV[5], {}
+-- Not `unpack`, which fails for some thousands of values.
+for i = 6, #ARGV do A[i - 5] = ARGV[i] end
 local call, FORMAT = redis.call, '1'
 
 -- Largest integer that scores and Lua represent exactly.

@@ -1,7 +1,11 @@
-local entries, tombstone = {}, false
-if not has_ended(id, owner, issued) then tombstone = end_one(id, owner, issued, anonymous) end
+local entries, tombstone, found = {}, false, kind(record)
+if not has_ended(id, owner, issued) then
+  -- Before the end: the replicas alone know which sessions at backends there are.
+  if found == 'missing' then lose(id) end
+  tombstone = end_one(id, owner, issued, anonymous)
+end
 -- A record that another program wrote stays.
-if kind(record) == 'known' then
+if found == 'known' then
   local fields = call('HGETALL', record)
   for i = 1, #fields, 2 do
     if string.sub(fields[i], 1, 2) == 'b:' then

@@ -1,6 +1,6 @@
 -- Shared by the steps of one session.
 local id, owner, issued, anonymous = A[1], A[2], A[3], A[4] == '1'
-A = { unpack(A, 5) }
+for i = 1, #A do A[i] = A[i + 4] end
 local record = P .. 'session:' .. id
 
 -- Returns why the record cannot be read, if so, and whether it is missing.
@@ -11,13 +11,21 @@ local function rejected()
   return nil, found == 'missing'
 end
 
+-- Tells the replicas that they alone know what the record contained, all but the one that is entering it.
+local function lose(session, entering)
+  publish('lost ' .. (entering or '-') .. ' ' .. session)
+end
+
 -- Creates a missing record, and restarts the time to live. Returns why not, if so.
-local function use(lost)
+local function use(lost, entering)
   local reason, missing = rejected()
   if reason then return reason end
   if missing then
     call('HSET', record, 'f', FORMAT, 's', 0)
-    if lost then call('HSET', record, 'lost', 1) end
+    if lost then
+      call('HSET', record, 'lost', 1)
+      lose(id, entering)
+    end
   end
   call('HSET', record, 't:' .. me, text(now() / 1000))
   call('PEXPIRE', record, ttl)

@@ -1,9 +1,12 @@
 local time = text(now() / 1000)
 for _, id in ipairs(A) do
   local record = P .. 'session:' .. id
-  if kind(record) == 'known' then
+  local found = kind(record)
+  if found == 'known' then
     call('HSET', record, 't:' .. me, time)
     call('PEXPIRE', record, ttl)
+  elseif found == 'missing' then
+    publish('lost - ' .. id)
   end
 end
 return { 'ok' }

@@ -5,6 +5,7 @@
 pub mod ends;
 pub mod entries;
 mod fixtures;
+pub mod losses;
 pub mod records;
 pub mod streams;
 pub mod uses;
@@ -59,7 +60,13 @@ tests! { $
     streams:
         holder_learns_of_changes
         last_holder_has_stream
-        former_holder_learns_of_no_change;
+        former_holder_learns_of_no_change
+        other_replicas_learn_of_level;
+    losses:
+        each_replica_learns_of_lost_record
+        merge_enters_what_is_missing
+        merge_adds_subscriptions_of_lost_record_once
+        merge_takes_stream_of_nobody_else;
     uses:
         left_record_is_removed
         left_record_stays_for_other_replica

@@ -40,9 +40,11 @@ async fn unheard_replica_gets_missed_messages_later() {
     let storage = storage();
     let replica = storage.replica();
     let (mut events, session) = (replica.events(), session());
+    storage.create(&session).await.unwrap();
     replica.hold_stream(&session).await.unwrap();
     replica.set_heard(false);
     storage.set_level(&session, "\"info\"").await.unwrap();
+    storage.subscribe(&session, "backend", "uri", true).await.unwrap();
     storage.end(&session).await.unwrap();
     assert_eq!(replica.liveness(), Liveness::Current);
     tokio::time::advance(Liveness::SILENT_AFTER).await;
@@ -54,8 +56,9 @@ async fn unheard_replica_gets_missed_messages_later() {
     replica.set_heard(true);
     assert_eq!(replica.liveness(), Liveness::Current);
     assert!(replica.has_ended(&session));
-    assert_eq!(events.next().await, Some(SessionEvent::Changed(session.id)));
+    assert_eq!(events.next().await, Some(SessionEvent::MessagesMissed));
     assert_eq!(events.next().await, Some(SessionEvent::Ended(session.id)));
+    assert_eq!(events.next().await, Some(SessionEvent::Changed(session.id)));
 }
 
 #[tokio::test(start_paused = true)]

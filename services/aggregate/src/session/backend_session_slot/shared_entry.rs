@@ -60,8 +60,11 @@ impl BackendSessionSlot {
         if forgotten.is_some() {
             shared.session.outdate();
         }
-        let restored = shared.session.record().await?;
-        self.set_subscriptions(&restored.record);
+        let restored = shared.session.record_with(name).await?;
+        // A record in doubt may lack subscriptions, which are being entered.
+        if !restored.is_lost || !shared.session.is_doubted() {
+            self.set_subscriptions(&restored.record);
+        }
         let mut present = entry_of(&restored.record, name).cloned();
         for _ in 0..MAX_ATTEMPTS {
             if let Some(entry) = present.as_ref().filter(|entry| Some(entry.tag) != forgotten)
@@ -108,6 +111,41 @@ impl BackendSessionSlot {
         shared.set_tag(Some(entry.tag));
         self.backend_session.store(Some(Arc::new(session)));
         true
+    }
+
+    /// Returns the entry of the slot's session with the backend's name, if it has one.
+    pub(crate) fn own_entry(&self) -> Option<(Box<str>, BackendEntry)> {
+        let tag = self.entry_tag()?;
+        let value = encode(&self.backend, &*self.open()?).ok()?;
+        Some((self.backend.name().into(), BackendEntry { tag, value }))
+    }
+
+    /// Uses the session of the record in place of the slot's own, which ends after its calls. The client's next result is marked.
+    pub(crate) async fn give_way(
+        &self,
+        record: &SessionRecord,
+        caller: &Caller,
+        level: LevelSource<'_>,
+    ) {
+        let Some(shared) = &self.shared_entry else { return };
+        let Some(entry) = entry_of(record, self.backend.name()) else { return };
+        let _opening = self.opening.lock().await;
+        if shared.tag() == Some(entry.tag) {
+            return;
+        }
+        let Some(own) = self.open() else { return };
+        let Some(session) = decode(&self.backend, &entry.value, caller) else { return };
+        shared.set_tag(Some(entry.tag));
+        if own.state() == session.state() {
+            return;
+        }
+        let session = Arc::new(session);
+        self.set_subscriptions(record);
+        self.require_mark();
+        self.backend_session.store(Some(Arc::clone(&session)));
+        self.stop_listening();
+        self.end_after_calls(own);
+        self.send_state(&session, level, &mut None, None).await;
     }
 
     /// Replaces the subscriptions by those of the record. Returns `true` if they have changed.

@@ -45,7 +45,11 @@ impl Session {
     ) -> Result<Vec<Arc<BackendSessionSlot>>, StorageError> {
         if let Some(shared) = &self.shared {
             let restored = shared.read().await?;
-            self.apply(&restored.record, catalogs);
+            if restored.is_lost {
+                self.merge(shared, catalogs).await?;
+            } else {
+                self.apply(&restored.record, catalogs);
+            }
         }
         Ok(self.backend_slots())
     }
@@ -67,9 +71,13 @@ impl Session {
         let Some(shared) = &self.shared else { return Ok(true) };
         let was_held = shared.set_holds_stream(true);
         match shared.storage.hold_stream(&shared.key).await {
-            Ok(record) => {
-                shared.set_level(record.level.as_deref());
-                self.apply(&record, catalogs);
+            Ok(restored) => {
+                if restored.is_lost {
+                    self.merge(shared, catalogs).await?;
+                } else {
+                    shared.follow_level(&restored);
+                    self.apply(&restored.record, catalogs);
+                }
                 Ok(shared.holds_stream())
             }
             Err(error) => {

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use vmcp_core::{Caller, Identity, SingleFlight};
 use vmcp_session::{
     Liveness, OpenedSessionId, OwnerDigest, RemovedSession, SessionId, SessionKey, SessionRecord,
@@ -32,6 +34,8 @@ pub(crate) struct SharedSessions {
 pub(crate) enum PendingAccess {
     /// A known session that may have ended elsewhere.
     Check(Arc<Session>),
+    /// A known session whose record may lack what this replica has.
+    Merge(Arc<Session>),
     /// A session that this replica does not know.
     Restore(Box<UnknownSession>),
 }
@@ -57,6 +61,9 @@ impl SharedSessions {
     /// Returns a known session. While the messages of other replicas arrive, this takes no step.
     pub(crate) fn access(&self, session: Arc<Session>) -> Result<SessionAccess, SessionError> {
         match self.storage.liveness() {
+            Liveness::Current if session.shared().is_some_and(|shared| shared.is_doubted()) => {
+                Ok(SessionAccess::Pending(PendingAccess::Merge(session)))
+            }
             Liveness::Current => Ok(SessionAccess::Ready(session)),
             Liveness::Silent => Ok(SessionAccess::Pending(PendingAccess::Check(session))),
             Liveness::Lost => Err(StorageError::Unavailable.into()),
@@ -148,6 +155,18 @@ impl SessionStore {
                     Ok(()) | Err(_) => Ok(session),
                 }
             }
+            PendingAccess::Merge(session) => {
+                let Some(record) = session.shared() else { return Ok(session) };
+                let (id, store) = (record.key.id, Arc::clone(self));
+                let merge = || async move {
+                    match store.merge(&session).await {
+                        Err(StorageError::Ended) => Err(SessionError::NotFound),
+                        // As above. The next request repeats the step.
+                        Ok(()) | Err(_) => Ok(session),
+                    }
+                };
+                shared.restores.join(id, merge).await
+            }
             PendingAccess::Restore(unknown) => {
                 let id = unknown.opened.id;
                 let (store, caller) = (Arc::clone(self), caller.clone());
@@ -233,6 +252,41 @@ impl SessionStore {
         for key in ended {
             self.end_elsewhere(key.id);
         }
+    }
+
+    /// Enters what this replica has into the record of a session, if that is in doubt.
+    pub(crate) async fn merge(&self, session: &Session) -> Result<(), StorageError> {
+        let (Some(shared), Some(record)) = (&self.shared, session.shared()) else { return Ok(()) };
+        let Some(catalogs) = shared.catalogs.upgrade() else { return Ok(()) };
+        let merged = session.merge_if_doubted(&catalogs).await;
+        if merged == Err(StorageError::Ended) {
+            self.end_elsewhere(record.key.id);
+        }
+        merged
+    }
+
+    /// Takes note that the record of a session was lost. Returns the session if this replica uses it.
+    pub(crate) fn doubt(&self, id: SessionId) -> Option<Arc<Session>> {
+        let session = self.sessions.find(id)?;
+        session.shared()?.doubt();
+        Some(session)
+    }
+
+    /// Takes note that any record may have changed. Returns the sessions whose clients are connected, or used them
+    /// within a time.
+    pub(crate) fn doubt_all(&self, within: Duration) -> Vec<Arc<Session>> {
+        self.for_each(|session| {
+            if let Some(shared) = session.shared() {
+                shared.doubt();
+            }
+        });
+        let now = Instant::now();
+        self.sessions.used_since(now.checked_sub(within).unwrap_or(now))
+    }
+
+    /// Returns a session that this replica uses.
+    pub(crate) fn find(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.sessions.find(id)
     }
 
     /// Ends the notification stream of a session whose client has it at another replica now.

@@ -3,9 +3,9 @@
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 
-use super::fixtures::{next, put};
+use super::fixtures::{next, next_end, put};
 use crate::contract::TestStorage;
-use crate::{MAX_TOMBSTONES_PER_OWNER, SessionEvent, SessionKey, StorageError};
+use crate::{MAX_TOMBSTONES_PER_OWNER, SessionEvent, SessionKey, SessionRecord, StorageError};
 
 pub async fn ended_session_rejects_each_step(test: TestStorage) {
     let (session, other) = (test.session(), test.session());
@@ -19,6 +19,8 @@ pub async fn ended_session_rejects_each_step(test: TestStorage) {
             let replaced = storage.replace_backend_session(&session, "backend", None, value).await;
             assert_eq!(replaced.err(), ended);
         }
+        let own = SessionRecord { level: Some("1".into()), ..SessionRecord::default() };
+        assert_eq!(storage.merge(&session, &own, true).await.err(), ended);
         assert_eq!(storage.set_level(&session, "1").await.err(), ended);
         for wanted in [true, false] {
             assert_eq!(storage.subscribe(&session, "backend", "1", wanted).await.err(), ended);
@@ -49,7 +51,9 @@ pub async fn each_replica_learns_of_end(test: TestStorage) {
     let (mut events, mut others) = (test.storage.events(), test.replica.events());
     let (session, other) = (test.session(), test.session());
     let before = test.replica.ended();
-    test.storage.create(&session).await.unwrap();
+    for session in [&session, &other] {
+        test.storage.create(session).await.unwrap();
+    }
     assert!(!test.storage.has_ended(&session));
     test.storage.end(&session).await.unwrap();
     assert!(test.storage.has_ended(&session), "at once where it ended");
@@ -108,9 +112,9 @@ pub async fn many_ends_end_earlier_sessions_of_owner(test: TestStorage) {
         }
     }
     for _ in 0..MAX_TOMBSTONES_PER_OWNER {
-        assert!(matches!(next(&mut events).await, SessionEvent::Ended(_)));
+        assert!(matches!(next_end(&mut events).await, SessionEvent::Ended(_)));
     }
-    let SessionEvent::AllEnded { owner, until } = next(&mut events).await else {
+    let SessionEvent::AllEnded { owner, until } = next_end(&mut events).await else {
         panic!("all ended")
     };
     assert_eq!(owner, session.owner);

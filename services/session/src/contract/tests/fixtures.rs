@@ -47,6 +47,16 @@ pub(super) async fn next(events: &mut BoxStream<'static, SessionEvent>) -> Sessi
     tokio::time::timeout(MESSAGE_TIMEOUT, events.next()).await.unwrap().unwrap()
 }
 
+/// Returns the next message that is not about a missing record.
+pub(super) async fn next_end(events: &mut BoxStream<'static, SessionEvent>) -> SessionEvent {
+    loop {
+        match next(events).await {
+            SessionEvent::RecordLost(_) => {}
+            event => return event,
+        }
+    }
+}
+
 /// Stores an entry where there is none.
 pub(super) async fn put(
     storage: &dyn SessionStorage,
