@@ -5,6 +5,7 @@ mod failover;
 mod failures;
 mod fixtures;
 mod late_start;
+mod losses;
 mod proxy;
 mod settings;
 mod tombstones;

@@ -3,12 +3,9 @@
 local level, holds, limit, most, entries = A[1], A[2] == '1', A[3], tonumber(A[4]), tonumber(A[5])
 local reason = use(true, me)
 if reason then return { reason } end
-local is_changed = false
 
-if level ~= '' and call('HEXISTS', record, 'l') == 0 and put('l', level, limit) then
-  is_changed = true
-  publish('level ' .. me .. ' ' .. id)
-end
+local has_level = level ~= '' and call('HEXISTS', record, 'l') == 0 and put('l', level, limit)
+local is_changed = has_level
 local first = 6 + 2 * entries
 for i = 6, first - 1, 2 do
   local field = 'b:' .. A[i]
@@ -33,4 +30,5 @@ if holds and (not holder or holder == me) then
   number = text(call('HINCRBY', record, 'hn', 1))
 end
 if is_changed then changed() end
+if has_level then publish('level ' .. me .. ' ' .. id) end
 return { 'ok', number, call('HGETALL', record) }

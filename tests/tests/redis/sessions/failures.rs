@@ -75,6 +75,7 @@ async fn reconnected_replica_learns_what_it_missed() {
     let replica = start(&standalone(proxy.port), &prefix).await.unwrap();
     let (changed, moved, ended) = (session(), session(), session());
     for session in [&changed, &moved, &ended] {
+        replica.create(session).await.unwrap();
         replica.hold_stream(session).await.unwrap();
     }
     let mut events = replica.events();
@@ -87,9 +88,10 @@ async fn reconnected_replica_learns_what_it_missed() {
     assert!(storage.state().is_connected);
     proxy.set_open(true);
     let mut learned = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..4 {
         learned.push(timeout(Duration::from_secs(20), events.next()).await.unwrap().unwrap());
     }
+    assert_eq!(learned[0], SessionEvent::MessagesMissed);
     for expected in [
         SessionEvent::Changed(changed.id),
         SessionEvent::StreamMoved(moved.id),

@@ -1,6 +1,6 @@
 //! Redis commands per step, as counted by Redis itself.
 
-use vmcp_session::SessionStorage;
+use vmcp_session::{SessionRecord, SessionStorage};
 use vmcp_tests::counterparts::{Redis, skipped};
 
 use super::fixtures::{pair, session};
@@ -42,6 +42,7 @@ async fn each_step_of_session_is_one_command() {
     costs!(monitor, storage.set_level(&session, "1"));
     costs!(monitor, storage.subscribe(&session, "backend", "uri", true));
     costs!(monitor, storage.subscribe(&session, "backend", "uri", false));
+    costs!(monitor, storage.merge(&session, &SessionRecord::default(), true));
     costs!(monitor, storage.hold_stream(&session));
     costs!(monitor, storage.touch(&[session; 256]));
     costs!(monitor, storage.check(&session));
