@@ -42,6 +42,8 @@ pub enum BackendKind {
     Entry {
         /// A PEM bundle to trust instead of the system's certificates.
         ca_bundle_path: Option<FilePath>,
+        /// Accepts private addresses too, which the name in the URL may resolve to.
+        allow_private_endpoint: bool,
     },
 }
 
@@ -78,6 +80,9 @@ section! {
         r#type: BackendKindTag = BackendKindTag::Workload;
         /// PEM bundle of certificates to trust for this backend. Only with `type: entry`.
         ca_bundle_path: Option<FilePath>;
+        /// Connect to private addresses too; false restricts the backend to public ones, which its name is resolved to.
+        /// Absent is true. Only with `type: entry`.
+        allow_private_endpoint: Option<bool>;
         /// Headers of each request to the backend, the same for all callers. ${NAME} is an environment variable that
         /// `variables` lists. At most 32. In a file only.
         headers: D::Headers = Default::default();
@@ -91,7 +96,7 @@ section! {
         tag: "type",
         default: Some(""),
         variants: &[
-            Variant { value: "", requires: &[], forbids: &["caBundlePath"] },
+            Variant { value: "", requires: &[], forbids: &["caBundlePath", "allowPrivateEndpoint"] },
             Variant { value: "entry", requires: &[], forbids: &[] },
         ],
     }]
@@ -104,21 +109,44 @@ raw_conversion!(Backend<D: BackendDocument> as RawBackend<D>);
 impl<D: BackendDocument> Backend<D> {
     #[allow(clippy::unnecessary_wraps)] // The signature is that of every raw conversion.
     fn from_raw(raw: RawBackend<D>, _: &Node, _: &mut Context) -> Option<Self> {
-        let RawBackend { name, url, transport, r#type, ca_bundle_path, headers, metadata } = raw;
+        let RawBackend {
+            name,
+            url,
+            transport,
+            r#type,
+            ca_bundle_path,
+            allow_private_endpoint,
+            headers,
+            metadata,
+        } = raw;
         let kind = match r#type {
             BackendKindTag::Workload => BackendKind::Workload,
-            BackendKindTag::Entry => BackendKind::Entry { ca_bundle_path },
+            BackendKindTag::Entry => BackendKind::Entry {
+                ca_bundle_path,
+                allow_private_endpoint: allow_private_endpoint.unwrap_or(true),
+            },
         };
         Some(Self { name, url, transport, kind, headers, metadata })
     }
 
     fn to_raw(&self) -> RawBackend<D> {
         let Self { name, url, transport, kind, headers, metadata } = self.clone();
-        let (r#type, ca_bundle_path) = match kind {
-            BackendKind::Workload => (BackendKindTag::Workload, None),
-            BackendKind::Entry { ca_bundle_path } => (BackendKindTag::Entry, ca_bundle_path),
+        let (r#type, ca_bundle_path, allow_private_endpoint) = match kind {
+            BackendKind::Workload => (BackendKindTag::Workload, None, None),
+            BackendKind::Entry { ca_bundle_path, allow_private_endpoint } => {
+                (BackendKindTag::Entry, ca_bundle_path, Some(allow_private_endpoint))
+            }
         };
-        RawBackend { name, url, transport, r#type, ca_bundle_path, headers, metadata }
+        RawBackend {
+            name,
+            url,
+            transport,
+            r#type,
+            ca_bundle_path,
+            allow_private_endpoint,
+            headers,
+            metadata,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     config_value::{Constraint, Rule, Variant, keyword_enum, raw_conversion, section},
     context::Context,
     patterns,
-    string_types::{EnvName, ProviderName},
+    string_types::{EnvName, FilePath, ProviderName},
     tree::Node,
 };
 
@@ -76,6 +76,11 @@ section! {
         pub jwks_allow_private_ip: bool = false;
         /// Let the protected resource be on a private address.
         pub protected_resource_allow_private_ip: bool = false;
+        /// PEM bundle of certificates to trust for the issuer, besides the system's.
+        pub ca_bundle_path: Option<FilePath>;
+        /// File with a bearer token for requests for discovery documents and keys, such as a service account's of
+        /// Kubernetes. Read for each request. Sent over https only, and over http to this machine.
+        pub jwks_auth_token_path: Option<FilePath>;
     }
     rules [Rule::Cel(
         "self.issuer.startsWith('https://') || (has(self.insecureAllowHttp) && self.insecureAllowHttp)",

@@ -1,12 +1,12 @@
 //! Traces and metrics (`telemetry`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     config_value::{Constraint, Rule, section_with_default},
     context::Context,
     decimal::Decimal,
-    string_types::{EnvName, FilePath, Secret},
+    string_types::{EnvName, FilePath, HeaderName, Secret},
     tree::Node,
 };
 
@@ -21,6 +21,8 @@ section_with_default! {
         pub ca_cert_path: Option<FilePath>;
         /// Headers of requests to the endpoint, for authentication.
         pub headers: BTreeMap<String, Secret> = BTreeMap::new();
+        /// Headers of requests to the endpoint whose values are in environment variables.
+        pub headers_env: BTreeMap<String, EnvName> = BTreeMap::new();
         /// Traces requests. Requires an endpoint.
         pub tracing_enabled: bool = false;
         /// Share of sampled traces, "0.0" to "1.0".
@@ -74,14 +76,25 @@ impl Telemetry {
                 "caCertPath only without insecure",
             );
         }
-        for name in self.headers.keys() {
-            if crate::string_types::HeaderName::new(name).is_none() {
-                let at = node.get("headers").unwrap_or(node);
-                let allowed = crate::patterns::HEADER_NAME.meaning;
-                cx.at_key("headers", |cx| {
-                    cx.reject_key(at, name, "a key that is not a header name", allowed);
-                });
-            }
+        self.check_header_names(node, cx);
+    }
+
+    /// Reports invalid names of headers, and names that occur twice, regardless of case.
+    fn check_header_names(&self, node: &Node, cx: &mut Context) {
+        let literal = self.headers.keys().map(|name| ("headers", name));
+        let named = self.headers_env.keys().map(|name| ("headersEnv", name));
+        let mut known = BTreeSet::new();
+        for (key, name) in literal.chain(named) {
+            let problem = if HeaderName::new(name).is_none() {
+                Some(("a key that is not a header name", crate::patterns::HEADER_NAME.meaning))
+            } else if known.insert(name.to_ascii_lowercase()) {
+                None
+            } else {
+                Some(("a duplicate header (names ignore case)", "each header once"))
+            };
+            let Some((found, allowed)) = problem else { continue };
+            let at = node.get(key).unwrap_or(node);
+            cx.at_key(key, |cx| cx.reject_key(at, name, found, allowed));
         }
     }
 }

@@ -49,16 +49,8 @@ impl File {
         let mut unused = UnusedSettings(&mut warnings);
         unused.audit(&self.audit);
         self.telemetry.iter().for_each(|telemetry| unused.telemetry(telemetry));
-        if let IncomingMethod::Oidc(oidc) = &incoming_auth.method
-            && oidc.client_secret_env.is_some()
-            && oidc.introspection_url.is_none()
-        {
-            warnings.push(Warning {
-                path: "incomingAuth.oidc.clientSecretEnv".to_owned(),
-                message: "no effect: only introspection uses the secret; set introspectionUrl"
-                    .to_owned(),
-                suggestion: None,
-            });
+        if let IncomingMethod::Oidc(oidc) = &incoming_auth.method {
+            unused.oidc(oidc, self.auth_server.is_some());
         }
         warnings
     }

@@ -108,6 +108,24 @@ fn uses_configured_backend_transport() {
 }
 
 #[test]
+fn entry_reaches_private_addresses_unless_refused() {
+    let folder = Folder::new();
+    for (more, is_reached) in [
+        ("type: entry", true),
+        ("type: entry, allowPrivateEndpoint: true", true),
+        ("type: entry, allowPrivateEndpoint: false", false),
+    ] {
+        let backend = McpBackend::stateless(&["x"]);
+        let url = backend.url().replace("127.0.0.1", "localhost");
+        let text = format!(
+            "{ANONYMOUS}backends: [{{name: a, url: \"{url}\", transport: streamable-http, {more}}}]\n"
+        );
+        vmcp(&["validate", "--connect", "--config", &folder.write("vmcp.yaml", &text)]);
+        assert_eq!(!backend.requests().is_empty(), is_reached, "{more}");
+    }
+}
+
+#[test]
 fn partial_failure_mode_decides_incomplete_lists() {
     let folder = Folder::new();
     let backend = McpBackend::stateless(&["x"]);

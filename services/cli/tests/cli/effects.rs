@@ -115,7 +115,7 @@ fn trusts_backend_by_configured_ca_bundle() {
 }
 
 /// TLS in front of a port, and the authority that vouches for it.
-fn encrypted(behind: u16) -> (u16, String) {
+pub(crate) fn encrypted(behind: u16) -> (u16, String) {
     let (acceptor, authority) = private_authority(&[b"http/1.1"]);
     let (started, port) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -107,6 +107,55 @@ fn introspects_opaque_tokens_at_issuer() {
 }
 
 #[test]
+fn fetches_keys_with_bundle_and_token() {
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
+    let (issuer, authority) = Issuer::encrypted("canary-1");
+    let bundle = folder.write("ca.pem", &authority);
+    let other = folder.write("other.pem", &Issuer::encrypted("").1);
+    let token = folder.write("token", "canary-1\n");
+    let wrong = folder.write("wrong", "canary-2");
+    let alice = issuer.token("alice", &json!({}));
+    for (bundle, token, status) in
+        [(&other, &token, 503), (&bundle, &wrong, 503), (&bundle, &token, 200)]
+    {
+        let more = format!(", caBundlePath: {bundle}, jwksAuthTokenPath: {token}");
+        let path = folder.write("vmcp.yaml", &file(&backend, &issuer.section(&more)));
+        let (server, port) = ServerProcess::serve(&path, &[]);
+        assert_eq!(ask(port, Some(&alice), "tools/list", &json!({})).status, status, "{more}");
+        let (_, log) = server.stop();
+        assert!(!log.contains("canary"), "{log}");
+    }
+    for (field, says) in [
+        (format!("caBundlePath: {token}"), "incomingAuth.oidc.caBundlePath: found"),
+        (format!("jwksAuthTokenPath: {}", folder.path("none")), "which cannot be read"),
+        (
+            format!("jwksUrl: \"http://id.test/keys\", jwksAuthTokenPath: {token}"),
+            "could read the token",
+        ),
+    ] {
+        let text = file(&backend, &issuer.section(&format!(", {field}")));
+        let ended = vmcp(&["validate", "-c", &folder.write("vmcp.yaml", &text)]);
+        assert!(ended.code == 1 && ended.err.contains(says), "{field}: {ended:?}");
+    }
+}
+
+#[test]
+fn changed_bundle_of_issuer_applies() {
+    let (folder, backend) = (Folder::new(), McpBackend::stateless(&["x"]));
+    let (issuer, authority) = Issuer::encrypted("canary-1");
+    let token = folder.write("token", "canary-1");
+    let bundle = folder.write("ca.pem", &Issuer::encrypted("").1);
+    let more = format!(", caBundlePath: {bundle}, jwksAuthTokenPath: {token}");
+    let path = folder.write("vmcp.yaml", &file(&backend, &issuer.section(&more)));
+    let (server, port) = ServerProcess::serve(&path, &[]);
+    let alice = issuer.token("alice", &json!({}));
+    assert_eq!(ask(port, Some(&alice), "tools/list", &json!({})).status, 503);
+    folder.write("ca.pem", &authority);
+    server.logs("configuration reloaded");
+    assert_eq!(ask(port, Some(&alice), "tools/list", &json!({})).status, 200);
+}
+
+#[test]
 fn sessions_and_legacy_streams_belong_to_owners() {
     let (folder, backend, issuer) = (Folder::new(), McpBackend::stateless(&["x"]), Issuer::start());
     let config = file(&backend, &issuer.section(""));

@@ -10,10 +10,14 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use vmcp_test_support::SigningKey;
 
+use crate::effects::encrypted;
+
 /// It serves until the test ends.
 #[derive(Clone)]
 pub(crate) struct Issuer {
     pub(crate) url: String,
+    /// Token that requests for documents and keys have to have, in lower case.
+    required: Option<String>,
     key: Arc<SigningKey>,
     forms: Arc<Mutex<Vec<String>>>,
 }
@@ -32,8 +36,21 @@ impl Issuer {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
+        Self::serve(listener, url, None)
+    }
+
+    /// Starts an issuer with TLS of a private authority, whose certificate comes along as PEM. Documents and keys
+    /// require the token.
+    pub(crate) fn encrypted(token: &str) -> (Self, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, authority) = encrypted(listener.local_addr().unwrap().port());
+        let url = format!("https://localhost:{port}");
+        (Self::serve(listener, url, Some(token.to_ascii_lowercase())), authority)
+    }
+
+    fn serve(listener: TcpListener, url: String, required: Option<String>) -> Self {
         let key = Arc::new(SigningKey::ed25519());
-        let issuer = Self { url, key, forms: Arc::default() };
+        let issuer = Self { url, required, key, forms: Arc::default() };
         let serving = issuer.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -57,7 +74,10 @@ impl Issuer {
         reader.read_exact(&mut form).unwrap();
         let known = format!("basic {}", STANDARD.encode("client:s3cret").to_ascii_lowercase());
         let url = &self.url;
+        let bearer = self.required.as_ref().map(|token| format!("authorization: bearer {token}"));
+        let is_admitted = bearer.is_none_or(|bearer| head.lines().any(|line| line == bearer));
         let document = match line.split(' ').nth(1) {
+            Some("/.well-known/openid-configuration" | "/keys") if !is_admitted => json!({}),
             Some("/.well-known/openid-configuration") => {
                 json!({"issuer": url, "jwks_uri": format!("{url}/keys")})
             }

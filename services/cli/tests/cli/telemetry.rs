@@ -82,19 +82,24 @@ fn exports_complete_traces_and_metrics_to_collector() {
         (Folder::new(), McpBackend::stateless(&["x"]), Collector::start());
     let url = collector.url();
     let telemetry = format!(
-        "endpoint: \"{url}\", insecure: true, headers: {{X-Key: canary}}, tracingEnabled: true, samplingRate: \"1.0\", \
+        "endpoint: \"{url}\", insecure: true, headers: {{X-Key: canary}}, headersEnv: {{X-Tenant: TENANT}}, tracingEnabled: true, samplingRate: \"1.0\", \
          metricsEnabled: true, serviceName: gate, serviceVersion: \"7\", customAttributes: {{room: cellar}}, \
          environmentVariables: [STAGE], useLegacyAttributes: true"
     );
     let path = folder.write("vmcp.yaml", &config(&backend, &telemetry));
     let attribute = ["--telemetry-attribute", "floor=third"];
-    let (server, port) = ServerProcess::serve_with(&path, &attribute, &[("STAGE", "prod-7")]);
+    let (server, port) = ServerProcess::serve_with(
+        &path,
+        &attribute,
+        &[("STAGE", "prod-7"), ("TENANT", "canary-2")],
+    );
     assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     let (code, log) = server.stop();
     assert_eq!(code, Some(0), "{log}");
     let (mut traces, mut metrics) = (String::new(), String::new());
     for got in collector.all() {
         assert_eq!(got.headers["x-key"], "canary");
+        assert_eq!(got.headers["x-tenant"], "canary-2");
         let to = if got.path == "/v1/traces" { &mut traces } else { &mut metrics };
         to.push_str(&String::from_utf8_lossy(&got.message));
     }

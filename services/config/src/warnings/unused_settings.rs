@@ -4,6 +4,7 @@ use crate::{
     Warning,
     aggregation::{Aggregation, WorkloadTools},
     audit::Audit,
+    incoming_auth::Oidc,
     operational::{CircuitBreaker, FailureHandling},
     outgoing_auth::{AwsSts, OutgoingAuth, RoleMatch, Strategy},
     reference::Reference,
@@ -63,12 +64,29 @@ impl UnusedSettings<'_> {
             let message = "no effect: nothing is exported; set tracingEnabled or metricsEnabled";
             for (key, is_given) in [
                 ("headers", !telemetry.headers.is_empty()),
+                ("headersEnv", !telemetry.headers_env.is_empty()),
                 ("caCertPath", telemetry.ca_cert_path.is_some()),
                 ("insecure", telemetry.insecure),
             ] {
                 if is_given {
                     self.warn(format!("telemetry.{key}"), message);
                 }
+            }
+        }
+    }
+
+    pub(super) fn oidc(&mut self, oidc: &Oidc, is_issuer: bool) {
+        if oidc.client_secret_env.is_some() && oidc.introspection_url.is_none() {
+            let message = "no effect: only introspection uses the secret; set introspectionUrl";
+            self.warn("incomingAuth.oidc.clientSecretEnv", message);
+        }
+        let message = "no effect: authServer verifies its own tokens without requests";
+        for (key, is_given) in [
+            ("caBundlePath", oidc.ca_bundle_path.is_some()),
+            ("jwksAuthTokenPath", oidc.jwks_auth_token_path.is_some()),
+        ] {
+            if is_given && is_issuer {
+                self.warn(format!("incomingAuth.oidc.{key}"), message);
             }
         }
     }

@@ -69,7 +69,7 @@ fn accepts_only_entry_or_empty_type() {
     assert_eq!(file(&backend(", type: ''")).backends[0].kind, BackendKind::Workload);
     assert_eq!(
         file(&backend(", type: entry")).backends[0].kind,
-        BackendKind::Entry { ca_bundle_path: None }
+        BackendKind::Entry { ca_bundle_path: None, allow_private_endpoint: true }
     );
     assert_error(&backend(", type: container"), "backends[0].type", "\"\" or entry");
 }
@@ -77,7 +77,7 @@ fn accepts_only_entry_or_empty_type() {
 #[test]
 fn ca_bundle_requires_entry_and_absolute_path() {
     let file = file(&backend(", type: entry, caBundlePath: /etc/a.crt"));
-    let BackendKind::Entry { ca_bundle_path: Some(path) } = &file.backends[0].kind else {
+    let BackendKind::Entry { ca_bundle_path: Some(path), .. } = &file.backends[0].kind else {
         panic!("an entry")
     };
     assert_eq!(path.as_path().to_str(), Some("/etc/a.crt"));

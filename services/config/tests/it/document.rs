@@ -55,7 +55,7 @@ operational:
         "line 5: backends[0].transport: found \"stdio\"; allowed: sse or streamable-http",
         "line 6: backends[1].caBundlePath: found caBundlePath with type: \"\"; allowed: caBundlePath only with type: entry",
         "line 7: backends[2].transport: found no value; allowed: a value (the key is required)",
-        "line 7: backends[2].trasnport: found an unknown key; allowed: caBundlePath, headers, metadata, name, transport, type, url (did you mean transport?)",
+        "line 7: backends[2].trasnport: found an unknown key; allowed: allowPrivateEndpoint, caBundlePath, headers, metadata, name, transport, type, url (did you mean transport?)",
         "line 7: backends[2].name: found the duplicate value \"b\"",
         "line 9: operational.timeouts.default: found the number 30; allowed: a number with a unit, such as 500ms, 30s, 1m30s or 168h",
     ];

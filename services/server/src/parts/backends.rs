@@ -155,12 +155,23 @@ fn client_settings(
     kind: BackendKind,
     digest: &mut DefaultHasher,
 ) -> ClientSettings {
-    // The operator configures backends, usually on private addresses.
-    let mut settings = ClientSettings::allowing_private_addresses();
+    let (ca_bundle_path, is_public_only) = match kind {
+        BackendKind::Workload => (None, false),
+        BackendKind::Entry { ca_bundle_path, allow_private_endpoint } => {
+            (ca_bundle_path, !allow_private_endpoint)
+        }
+    };
+    is_public_only.hash(digest);
+    let mut settings = if is_public_only {
+        ClientSettings::public_only()
+    } else {
+        // The operator configures backends, usually on private addresses.
+        ClientSettings::allowing_private_addresses()
+    };
     if let Some(origin) = url.hidden_origin() {
         settings = settings.with_display_origin(origin);
     }
-    if let BackendKind::Entry { ca_bundle_path: Some(path) } = kind {
+    if let Some(path) = ca_bundle_path {
         // A bundle renewed under the same path changes the fingerprint.
         std::fs::read(path.as_path()).unwrap_or_default().hash(digest);
         settings = settings.with_ca_bundle(path.as_path());

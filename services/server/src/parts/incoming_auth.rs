@@ -1,12 +1,14 @@
 //! `incomingAuth`: authentication and authorization of callers.
 
+mod issuer_client;
 mod policies;
 
 use std::future::{Ready, ready};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use http::HeaderMap;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use vmcp_aggregate::{CallerAccess, CallerAuthorizer};
 use vmcp_authn::{
     AuthError, AuthenticationLayer, Authenticator, BearerAuthenticator, CachedVerifier,
@@ -19,9 +21,10 @@ use vmcp_config::{
     Authz, ConfigError, IncomingAuth as IncomingSection, IncomingMethod, Oidc, Warning,
 };
 use vmcp_core::{Clock, Identity, Rejection};
-use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
+use vmcp_egress::Egress;
 use vmcp_jwt::{JwksSource, ValidationOptions, Verifier};
 
+use self::issuer_client::IssuerClients;
 use super::embedded_issuer::{EmbeddedTokenVerifier, IssuerSessions};
 use super::environment;
 use crate::memory_gauges::MemoryGauges;
@@ -43,9 +46,17 @@ pub struct IncomingAuth {
     embedded_issuer: Option<EmbeddedIssuerAuth>,
     gauges: MemoryGauges,
     configured_hosts: Vec<String>,
-    /// Inputs of this value, with the server's name, which policies can read. If they are unchanged, fetched keys and
-    /// cached decisions are reused.
-    source_config: (String, IncomingSection),
+    source_config: SourceConfig,
+}
+
+/// Inputs of the section's conversion. If they are unchanged, fetched keys and cached decisions are reused.
+#[derive(Clone, Debug, PartialEq)]
+struct SourceConfig {
+    /// Name of the server, which policies can read.
+    server: String,
+    section: IncomingSection,
+    /// Digest of the client's secret and of the CA bundle.
+    digest: u64,
 }
 
 /// Settings for verifying tokens of the embedded authorization server.
@@ -62,6 +73,7 @@ type Authentication = (AuthenticationLayer<Arc<dyn Authenticator>>, ProtectedRes
 
 struct Converter<'a> {
     egress: &'a Egress,
+    digest: DefaultHasher,
     gauges: MemoryGauges,
     errors: Vec<ConfigError>,
     warnings: Vec<Warning>,
@@ -76,11 +88,12 @@ pub(super) fn convert(
 ) -> (Option<IncomingAuth>, Vec<ConfigError>, Vec<Warning>) {
     let mut converter = Converter {
         egress,
+        digest: DefaultHasher::new(),
         gauges: MemoryGauges::default(),
         errors: Vec::new(),
         warnings: Vec::new(),
     };
-    let source_config = (name.to_owned(), incoming.clone());
+    let section = incoming.clone();
     let IncomingSection { method, authz } = incoming;
     let mut embedded_issuer = None;
     let authenticated = match method {
@@ -105,7 +118,8 @@ pub(super) fn convert(
         Authz::None => Some(None),
         Authz::Cedar(cedar) => converter.cedar(name, cedar).map(Some),
     };
-    let Converter { egress: _, gauges, errors, warnings } = converter;
+    let Converter { egress: _, digest, gauges, errors, warnings } = converter;
+    let source_config = SourceConfig { server: name.to_owned(), section, digest: digest.finish() };
     let incoming_auth =
         authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
             let configured_hosts = Vec::new();
@@ -126,7 +140,8 @@ impl IncomingAuth {
     /// Treats all callers as anonymous and permits every action.
     #[must_use]
     pub fn none() -> Self {
-        let source_config = (String::new(), IncomingSection::anonymous());
+        let section = IncomingSection::anonymous();
+        let source_config = SourceConfig { server: String::new(), section, digest: 0 };
         let (gauges, configured_hosts) = (MemoryGauges::default(), Vec::new());
         let (authenticate, resource, authorize, embedded_issuer) = (None, None, None, None);
         Self {
@@ -191,8 +206,8 @@ impl IncomingAuth {
     /// does a change of policies that read claims of an upstream provider, because messages on a stream do not wait for
     /// the provider.
     pub(crate) fn keeps_streams_of(&self, before: &Self) -> bool {
-        let (_, now) = &self.source_config;
-        let (_, then) = &before.source_config;
+        let SourceConfig { section: now, .. } = &self.source_config;
+        let SourceConfig { section: then, .. } = &before.source_config;
         let reads_provider = |incoming: &IncomingSection| match &incoming.authz {
             Authz::Cedar(cedar) => cedar.primary_upstream_provider.is_some(),
             Authz::None => false,
@@ -204,7 +219,7 @@ impl IncomingAuth {
 
     /// Returns the authentication method.
     pub(crate) fn method(&self) -> &IncomingMethod {
-        &self.source_config.1.method
+        &self.source_config.section.method
     }
 
     /// Returns `true` if both were built from the same configuration.
@@ -239,6 +254,9 @@ impl Converter<'_> {
             insecure_allow_http: _,
             jwks_allow_private_ip: _,
             protected_resource_allow_private_ip: _,
+            // The keys are this server's: a warning says that both have no effect.
+            ca_bundle_path: _,
+            jwks_auth_token_path: _,
         } = oidc;
         Some(EmbeddedIssuerAuth { issuer, audience, scopes, resource: resource? })
     }
@@ -248,7 +266,9 @@ impl Converter<'_> {
         let rules = ValidationOptions::new(&oidc.issuer, &oidc.audience);
         let secret = self.secret(AT, &oidc);
         let resource = self.resource(AT, &oidc);
-        let (configured, supplied) = self.fetchers(AT, &oidc)?;
+        let clients = IssuerClients::new(AT, &oidc, self.egress, &mut self.digest);
+        let clients = clients.map_err(|errors| self.errors.extend(errors)).ok()?;
+        let (configured, supplied) = clients.for_keys();
         let client_id = oidc.client_id().to_owned();
         let Oidc {
             issuer,
@@ -262,11 +282,13 @@ impl Converter<'_> {
             insecure_allow_http: _,
             jwks_allow_private_ip: _,
             protected_resource_allow_private_ip: _,
+            ca_bundle_path: _,
+            jwks_auth_token_path: _,
         } = oidc;
         let clock = Clock::system;
         let source = match &jwks_url {
-            Some(url) => JwksSource::from_url(url.as_str(), configured.clone(), clock()),
-            None => JwksSource::discover(&issuer, configured.clone(), supplied, clock()),
+            Some(url) => JwksSource::from_url(url.as_str(), configured, clock()),
+            None => JwksSource::discover(&issuer, configured, supplied, clock()),
         };
         let source = source.map_err(|error| {
             let (key, found) =
@@ -274,7 +296,7 @@ impl Converter<'_> {
             self.reject(format!("{AT}.{key}"), format!("\"{found}\""), error.to_string());
         });
         let introspection = introspection_url.map(|url| {
-            let client = IntrospectionClient::new(url.as_str(), configured, rules.clone());
+            let client = IntrospectionClient::new(url.as_str(), clients.configured, rules.clone());
             let client = client.map_err(|error| {
                 let found = format!("\"{url}\"");
                 self.reject(format!("{AT}.introspectionUrl"), found, error.to_string());
@@ -303,29 +325,14 @@ impl Converter<'_> {
         Some((layer, resource))
     }
 
-    /// Creates one fetcher for the configured issuer, and one for the URLs in its documents.
-    fn fetchers(&mut self, at: &str, oidc: &Oidc) -> Option<(Fetcher, Fetcher)> {
-        let configured = with_exceptions(FetchPolicy::configured(), oidc);
-        let mut reachable = true;
-        for (key, url) in
-            [("jwksUrl", &oidc.jwks_url), ("introspectionUrl", &oidc.introspection_url)]
-        {
-            let Some(url) = url else { continue };
-            if let Err(error) = configured.check(url) {
-                reachable = false;
-                self.reject(format!("{at}.{key}"), format!("\"{url}\""), error.to_string());
-            }
-        }
-        let fetcher = |policy| Fetcher::new(self.egress.clone(), policy).ok();
-        let supplied = with_exceptions(FetchPolicy::supplied(), oidc);
-        fetcher(configured).zip(fetcher(supplied)).filter(|_| reachable)
-    }
-
     /// Returns the client's secret. Errors are recorded.
     fn secret(&mut self, at: &str, oidc: &Oidc) -> Result<Option<SecretString>, ()> {
         let Some(name) = &oidc.client_secret_env else { return Ok(None) };
         match environment::secret(&format!("{at}.clientSecretEnv"), name) {
-            Ok(secret) => Ok(Some(secret)),
+            Ok(secret) => {
+                secret.expose_secret().hash(&mut self.digest);
+                Ok(Some(secret))
+            }
             Err(error) => {
                 self.errors.push(error);
                 Err(())
@@ -379,39 +386,6 @@ fn reject_all(_: &HeaderMap) -> Ready<Result<Identity, AuthError>> {
     ready(Err(AuthError::unavailable()))
 }
 
-/// Extends a fetch policy by the exceptions of the section.
-fn with_exceptions(policy: FetchPolicy, oidc: &Oidc) -> FetchPolicy {
-    let private = oidc.jwks_allow_private_ip;
-    FetchPolicy {
-        http: oidc.insecure_allow_http,
-        addresses: if private { FetchAddresses::Any } else { policy.addresses },
-        ..policy
-    }
-}
-
 fn bearer(verifier: impl TokenVerifier) -> Arc<dyn Authenticator> {
     Arc::new(BearerAuthenticator::new(verifier))
-}
-
-#[cfg(test)]
-mod tests {
-    use vmcp_config::{File, Format};
-
-    use super::*;
-
-    #[test]
-    fn fetches_private_or_http_addresses_only_if_allowed() {
-        let of = |fields: &str| {
-            let text = format!(
-                "name: x\nincomingAuth: {{type: oidc, oidc: {{issuer: \"https://a.test\", \
-                 clientId: c, audience: b{fields}}}}}\n"
-            );
-            let method = File::parse(&text, Format::Yaml).unwrap().incoming_auth.method;
-            let IncomingMethod::Oidc(oidc) = method else { panic!("{method:?}") };
-            with_exceptions(FetchPolicy::supplied(), &oidc)
-        };
-        assert_eq!(of(""), FetchPolicy::supplied());
-        assert_eq!(of(", jwksAllowPrivateIp: true").addresses, FetchAddresses::Any);
-        assert!(of(", insecureAllowHttp: true").http);
-    }
 }

@@ -65,7 +65,7 @@ impl SecretFiles {
 }
 
 /// Returns the content, or the reason why the file is unusable.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("which cannot be read ({error})");
     // Opening a FIFO or a device may block.
     if !path.metadata().map_err(unreadable)?.is_file() {

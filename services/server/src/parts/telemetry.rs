@@ -1,14 +1,18 @@
 //! `telemetry`: metrics and traces, and their destinations.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use vmcp_config::{ConfigError, File, FilePath, Telemetry as Section};
+use secrecy::SecretString;
+use vmcp_config::{ConfigError, EnvName, File, FilePath, Telemetry as Section};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher, Versions};
 use vmcp_telemetry::ClientTelemetryLayer;
 use vmcp_telemetry_export::{
     BuildError, Builder, Endpoint, Headers, Protocol, SamplingRatio, Settings, SettingsError,
     Telemetry,
 };
+
+use super::environment;
 
 /// Environment variable for the collector's protocol.
 const PROTOCOL_VARIABLE: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
@@ -89,6 +93,7 @@ fn convert(
         insecure,
         ca_cert_path,
         headers,
+        headers_env,
         tracing_enabled,
         sampling_rate,
         metrics_enabled,
@@ -110,7 +115,10 @@ fn convert(
     });
     let endpoint = endpoint.map(|text| Endpoint::new(&text, insecure)).transpose();
     let endpoint = endpoint.map_err(|error| errors.push(to_config_error(&error)));
-    let headers = Headers::new(headers.iter().map(|(name, value)| (name.as_str(), value.secret())));
+    let named = header_values(&headers_env).map_err(|found| errors.extend(found));
+    let named = named.unwrap_or_default();
+    let literal = headers.iter().map(|(name, value)| (name.as_str(), value.secret()));
+    let headers = Headers::new(literal.chain(named.iter().map(|(name, value)| (*name, value))));
     let headers = headers.map_err(|error| errors.push(to_config_error(&error)));
     let sampling = SamplingRatio::try_from(sampling_rate.get());
     let sampling = sampling.map_err(|error| errors.push(to_config_error(&error)));
@@ -137,6 +145,20 @@ fn convert(
         Ok(fetcher) if errors.is_empty() => Ok(ConvertedTelemetry { settings, fetcher }),
         Ok(_) | Err(()) => Err(errors),
     }
+}
+
+/// Returns the headers with the values of their variables, or all errors.
+fn header_values(
+    headers: &BTreeMap<String, EnvName>,
+) -> Result<Vec<(&str, SecretString)>, Vec<ConfigError>> {
+    let (mut values, mut errors) = (Vec::new(), Vec::new());
+    for (header, name) in headers {
+        match environment::secret(&format!("telemetry.headersEnv.{header}"), name) {
+            Ok(value) => values.push((header.as_str(), value)),
+            Err(error) => errors.push(error),
+        }
+    }
+    if errors.is_empty() { Ok(values) } else { Err(errors) }
 }
 
 impl ConvertedTelemetry {
