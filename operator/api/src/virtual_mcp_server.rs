@@ -14,10 +14,10 @@ pub use self::{
     condition::{
         AudienceUnique, AuthConfigured, AuthServerConfigValidated, AuthzUpstreamSelection,
         BackendAuthConfig, BackendsDegraded, BackendsDiscovered, BackendsReady,
-        CompositeToolRefsValidated, EmbeddingServerReady, GroupRefValidated, IdentitySynthesized,
-        IssuerUnique, MembersIncluded, ObjectsApplied, OidcConfigRefValidated,
-        PodTemplateSpecValid, ServerReady, ServerValid, ServiceNameUnique, SessionStorageWarning,
-        TelemetryConfigRefValidated,
+        CompositeToolRefsValidated, DefaultAuthConfig, DiscoveredAuthConfig, EmbeddingServerReady,
+        GroupRefValidated, IdentitySynthesized, IssuerUnique, MembersIncluded, ObjectsApplied,
+        OidcConfigRefValidated, PodTemplateSpecValid, ServerReady, ServerValid, ServiceNameUnique,
+        SessionStorageWarning, TelemetryConfigRefValidated,
     },
     incoming_auth::{
         AuthorizationConfigMapRef, AuthzConfig, AuthzSource, IncomingAuth, IncomingAuthType,

@@ -5,7 +5,7 @@ use std::fmt;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use vmcp_config::{Backend, EnvName, File, Never, OutgoingAuth, WorkloadTools};
 
-use super::{MemberKind, SecretEntry};
+use super::{Member, MemberKind, SecretEntry};
 use crate::{
     condition::{ConditionReason, ConditionStatus},
     virtual_mcp_server::Phase,
@@ -155,6 +155,14 @@ pub struct ConditionUpdate {
     pub message: String,
 }
 
+// === impl LeftOut ===
+
+impl LeftOut {
+    pub(super) fn new(member: &Member, reason: LeftOutReason, message: String) -> Self {
+        Self { backend: member.name().to_owned(), kind: member.kind(), reason, message }
+    }
+}
+
 // === impl LeftOutReason ===
 
 impl LeftOutReason {
@@ -208,6 +216,17 @@ impl LeftOutReason {
 // === impl WarningReason ===
 
 impl WarningReason {
+    /// All reasons, sorted.
+    pub const ALL: [Self; 7] = [
+        Self::ConfigOverridden,
+        Self::EmbeddingServiceManual,
+        Self::EmbeddingServiceOverridden,
+        Self::InlineTelemetryDeprecated,
+        Self::PlaintextCredential,
+        Self::SettingWithoutEffect,
+        Self::ToolConfigInvalid,
+    ];
+
     /// Returns the reason as written in events.
     #[must_use]
     pub fn as_str(self) -> &'static str {

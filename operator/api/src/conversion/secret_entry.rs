@@ -1,6 +1,6 @@
 //! Files of the Secret that the operator owns and mounts whole: copies of the keys that a server refers to.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use crate::names::digest;
 
@@ -31,6 +31,18 @@ pub struct SecretSource {
     pub name: String,
     /// Key within the object.
     pub key: String,
+    /// Form of the copy.
+    pub form: SecretForm,
+}
+
+/// Form of the copy of a key.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum SecretForm {
+    /// The content itself.
+    #[default]
+    Verbatim,
+    /// `Bearer`, a space, and the content without surrounding white space: the value of the header Authorization.
+    Bearer,
 }
 
 /// Kind of an object with keys.
@@ -49,20 +61,28 @@ pub struct Available(BTreeSet<String>);
 // === impl SecretSource ===
 
 impl SecretSource {
-    /// Creates a source.
+    /// Creates a source of which the copy is verbatim.
     #[must_use]
     pub fn new(kind: SourceKind, name: impl Into<String>, key: impl Into<String>) -> Self {
-        Self { kind, name: name.into(), key: key.into() }
+        Self { kind, name: name.into(), key: key.into(), form: SecretForm::Verbatim }
+    }
+
+    /// Returns the source with another form of the copy.
+    #[must_use]
+    pub fn with_form(self, form: SecretForm) -> Self {
+        Self { form, ..self }
     }
 
     /// Returns the name of the file with a copy of the key: kind, name and key in letters that a variable's name may have, and a
     /// digest that tells apart sources which are equal in these letters.
     #[must_use]
     pub fn file(&self) -> String {
-        let Self { kind, name, key } = self;
-        let kind = match kind {
-            SourceKind::ConfigMap => "configmap",
-            SourceKind::Secret => "secret",
+        let Self { kind, name, key, form } = self;
+        let kind = match (kind, form) {
+            (SourceKind::ConfigMap, SecretForm::Verbatim) => "configmap",
+            (SourceKind::ConfigMap, SecretForm::Bearer) => "configmap_bearer",
+            (SourceKind::Secret, SecretForm::Verbatim) => "secret",
+            (SourceKind::Secret, SecretForm::Bearer) => "bearer",
         };
         let readable: String = format!("{kind}_{name}_{key}")
             .chars()
@@ -72,6 +92,23 @@ impl SecretSource {
         // Neither names nor keys contain a slash.
         let digest = digest(&format!("{kind}/{name}/{key}"));
         format!("{readable}_{digest}")
+    }
+
+    /// Returns the content of the file for the value of the key.
+    #[must_use]
+    pub fn content(&self, value: &[u8]) -> Vec<u8> {
+        match self.form {
+            SecretForm::Verbatim => value.to_vec(),
+            SecretForm::Bearer => [b"Bearer ", value.trim_ascii()].concat(),
+        }
+    }
+}
+
+impl fmt::Display for SecretSource {
+    /// Writes kind, name and key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, key, form: _ } = self;
+        write!(f, "key {key} of {} {name}", kind.as_str())
     }
 }
 
@@ -97,9 +134,11 @@ impl Available {
         Self(files.into_iter().collect())
     }
 
-    /// Adds a source that exists.
+    /// Adds a key that exists, in all forms of its copy.
     pub fn insert(&mut self, source: &SecretSource) {
-        self.0.insert(source.file());
+        for form in [SecretForm::Verbatim, SecretForm::Bearer] {
+            self.0.insert(source.clone().with_form(form).file());
+        }
     }
 
     /// Returns `true` if the source exists.
@@ -111,6 +150,8 @@ impl Available {
 
 impl FromIterator<SecretSource> for Available {
     fn from_iter<I: IntoIterator<Item = SecretSource>>(sources: I) -> Self {
-        Self(sources.into_iter().map(|source| source.file()).collect())
+        let mut available = Self::default();
+        sources.into_iter().for_each(|source| available.insert(&source));
+        available
     }
 }

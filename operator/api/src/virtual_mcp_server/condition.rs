@@ -73,8 +73,20 @@ conditions! {
         Valid = True "AuthValid",
         Invalid = False "AuthInvalid",
     }
-    /// Condition that tells whether the credentials of one backend could be resolved; its type ends in `-` and the name.
+    /// Condition that tells whether the credentials for backends without an entry could be resolved.
+    DefaultAuthConfig: "DefaultAuthConfig" {
+        Succeeded = True "ConversionSucceeded",
+        Failed = False "ConversionFailed",
+    }
+    /// Condition that tells whether the credentials of the server's entry for one backend could be resolved; its type ends
+    /// in `-` and the name of the backend.
     BackendAuthConfig: "BackendAuthConfig" {
+        Succeeded = True "ConversionSucceeded",
+        Failed = False "ConversionFailed",
+    }
+    /// Condition that tells whether the credentials of one backend's own reference could be resolved; its type ends in `-`
+    /// and the name of the backend.
+    DiscoveredAuthConfig: "DiscoveredAuthConfig" {
         Succeeded = True "ConversionSucceeded",
         Failed = False "ConversionFailed",
     }

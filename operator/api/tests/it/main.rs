@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
 
 mod bounds;
+mod conversion;
 mod cost;
 mod definitions;
 mod fields;

@@ -1,0 +1,5 @@
+//! Conversion of resources to configuration: manifests of each feature, and what they are converted to.
+
+mod errors;
+mod fixture;
+mod snapshots;
