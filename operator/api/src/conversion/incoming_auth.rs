@@ -15,6 +15,9 @@ use crate::{
     virtual_mcp_server::{IncomingAuth, IncomingAuthType, OidcConfigRefValidated, ServerValid},
 };
 
+/// Directory of the pod's own service account.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
 /// Key of a CA bundle in a ConfigMap, if the reference names none.
 const CA_KEY: &str = "ca.crt";
 
@@ -129,7 +132,7 @@ impl Converter<'_> {
         let client_secret_env = client_secret_ref
             .as_ref()
             .map(|reference| self.required_env(reference, &format!("{at}.clientSecretRef")));
-        let _ca_bundle_path = match ca_bundle_ref {
+        let ca_bundle_path = match ca_bundle_ref {
             Some(CaBundleRef { config_map_ref: Some(reference) }) => {
                 let mut reference = ConfigMapKeyRef::clone(reference);
                 if reference.key.is_empty() {
@@ -140,7 +143,7 @@ impl Converter<'_> {
             Some(CaBundleRef { config_map_ref: None }) | None => None,
         };
         let path = filled(jwks_auth_token_path.as_deref()).map(absolute_path);
-        let _jwks_auth_token_path = self.provider_value(name, "inline.jwksAuthTokenPath", path);
+        let jwks_auth_token_path = self.provider_value(name, "inline.jwksAuthTokenPath", path);
         let oidc = Oidc {
             issuer: issuer.clone(),
             client_id: filled(client_id.as_deref()).map(str::to_owned),
@@ -157,6 +160,8 @@ impl Converter<'_> {
             insecure_allow_http: *insecure_allow_http,
             jwks_allow_private_ip: *jwks_allow_private_ip,
             protected_resource_allow_private_ip: *protected_resource_allow_private_ip,
+            ca_bundle_path,
+            jwks_auth_token_path,
         };
         Provider { oidc, subject: None }
     }
@@ -173,8 +178,10 @@ impl Converter<'_> {
             issuer,
             jwks_url,
             introspection_url,
-            use_cluster_auth: _,
+            use_cluster_auth,
         } = account;
+        let account_path = |file: &str| absolute_path(&format!("{SERVICE_ACCOUNT}/{file}")).ok();
+        let uses_cluster_auth = use_cluster_auth.unwrap_or(true);
         let key = |key: &str| format!("kubernetesServiceAccount.{key}");
         let oidc = Oidc {
             issuer: issuer.clone(),
@@ -192,6 +199,8 @@ impl Converter<'_> {
             insecure_allow_http: false,
             jwks_allow_private_ip: true,
             protected_resource_allow_private_ip: true,
+            ca_bundle_path: account_path("ca.crt").filter(|_| uses_cluster_auth),
+            jwks_auth_token_path: account_path("token").filter(|_| uses_cluster_auth),
         };
         let namespace = filled(namespace.as_deref())
             .or(config_namespace)

@@ -133,7 +133,10 @@ impl Converter<'_> {
         Ok(Endpoint {
             url: Some(remote_url),
             transport: transport(*remote_transport),
-            kind: BackendKind::Entry { ca_bundle_path },
+            kind: BackendKind::Entry {
+                ca_bundle_path,
+                allow_private_endpoint: *allow_private_endpoint,
+            },
             headers,
             variables,
         })
@@ -223,15 +226,19 @@ fn transport(transport: RemoteTransport) -> Transport {
     }
 }
 
-/// Returns the kind of a member with that of its entry in the resource.
+/// Returns the kind of a member with that of its entry in the resource. Neither permits private addresses that the other does
+/// not permit.
 fn overridden(kind: BackendKind, own: &BackendKind) -> BackendKind {
     match (kind, own) {
         (kind, BackendKind::Workload) => kind,
         (BackendKind::Workload, own) => own.clone(),
         (
-            BackendKind::Entry { ca_bundle_path },
-            BackendKind::Entry { ca_bundle_path: own_path },
-        ) => BackendKind::Entry { ca_bundle_path: own_path.clone().or(ca_bundle_path) },
+            BackendKind::Entry { ca_bundle_path, allow_private_endpoint },
+            BackendKind::Entry { ca_bundle_path: own_path, allow_private_endpoint: own_permits },
+        ) => BackendKind::Entry {
+            ca_bundle_path: own_path.clone().or(ca_bundle_path),
+            allow_private_endpoint: allow_private_endpoint && *own_permits,
+        },
     }
 }
 

@@ -144,12 +144,13 @@ impl Converter<'_> {
         let ca_cert_path = self.telemetry_bundle(&at, ca_bundle_ref.as_ref(), *insecure);
         let literal: Option<BTreeMap<String, Secret>> =
             self.telemetry_value(&format!("{at}.headers"), from_json(&json!(headers)));
-        let _headers_env = self.sensitive_headers(&at, headers, sensitive_headers);
+        let headers_env = self.sensitive_headers(&at, headers, sensitive_headers);
         Telemetry {
             endpoint: endpoint.map(str::to_owned),
             insecure: *insecure,
             ca_cert_path,
             headers: literal.unwrap_or_default(),
+            headers_env,
             tracing_enabled: is_tracing,
             sampling_rate: sampling_rate.unwrap_or(Telemetry::default().sampling_rate),
             metrics_enabled: is_measuring,
