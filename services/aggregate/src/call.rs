@@ -3,6 +3,7 @@
 //! Target selection and the request under the backend's own names; the bridges forward it.
 
 pub(crate) mod app;
+mod forward;
 mod lookup;
 mod target;
 
@@ -22,6 +23,7 @@ use vmcp_session::StorageError;
 use vmcp_timeout::Elapsed;
 use vmcp_wire::MetaKey;
 
+pub(crate) use self::forward::forward_call;
 pub(crate) use self::lookup::{admit_composite, is_composite_visible};
 pub(crate) use self::target::CallTarget;
 use crate::authorizer::AuthorizerSlot;

@@ -35,11 +35,11 @@ pub(crate) use self::task::{
 use crate::backend::error::BackendError;
 use crate::bridge::Bridge;
 use crate::bridge::call_stream::answering_stream;
-use crate::call::{Call, admit_composite, client_capabilities};
+use crate::call::{Call, admit_composite, client_capabilities, forward_call};
 use crate::capabilities::{TASKS, declares};
 use crate::catalog::{Composite, Kind};
 use crate::event_stream::event_stream;
-use crate::replicas::{ForwardKind, forward_call};
+use crate::replicas::ForwardKind;
 use crate::response;
 use crate::session::{PendingMarks, Session};
 use crate::snapshot::BackendCatalog;

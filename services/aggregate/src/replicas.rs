@@ -1,6 +1,5 @@
 //! Forwarding of requests to the replica that has the stream, the call or the run that they name.
 
-mod forwarded_call;
 mod rejection;
 
 use std::net::{IpAddr, SocketAddr};
@@ -21,8 +20,7 @@ use vmcp_core::{Body, Caller};
 use vmcp_peer::{ForwardError, ForwardOptions, PeerClient, ReplicaHandle};
 use vmcp_session::SessionStorage;
 
-pub(crate) use self::forwarded_call::forward_call;
-pub(crate) use self::rejection::{adapt, task_rejection};
+pub(crate) use self::rejection::{adapt, call_rejection, task_rejection, unresponsive};
 use crate::status::ForwardCount;
 
 /// Path of the MCP endpoint. Peers have no other one.

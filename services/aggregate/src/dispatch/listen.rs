@@ -1,5 +1,6 @@
 //! Notifications for stateless clients (`subscriptions/listen`): changed lists, updated resources and tasks.
 
+mod elsewhere;
 mod resources;
 mod tasks;
 
@@ -13,6 +14,7 @@ use http_body::Frame;
 use vmcp_core::{Body, BoxError, NotificationStream, Rejection};
 use vmcp_wire::{Key, elements, find, parse_json_string};
 
+use self::elsewhere::ReplicaTasks;
 use self::tasks::FollowedTask;
 use crate::backend::BackendHandle;
 use crate::bridge::Bridge;
@@ -86,6 +88,7 @@ pub(crate) async fn listen(
             None => owners.push((backend, vec![uri])),
         }
     }
+    let (elsewhere, tasks) = elsewhere::find_tasks(&call, tasks).await;
     let (runs, tasks) = tasks::find_runs(parts, &call, tasks).await;
     let tasks = tasks::find_tasks(&call, tasks).await;
     let stream = Stream::unnumbered(call.account().as_ref());
@@ -95,7 +98,7 @@ pub(crate) async fn listen(
     };
     let connection = stream.connect(None, Opening::Plain);
     let guard = ListenerGuard { listeners: Arc::clone(listeners), number, connection };
-    listener.push(&acknowledgement(&listener, &owners, &tasks, &runs).into());
+    listener.push(&acknowledgement(&listener, &owners, &tasks, &runs, &elsewhere).into());
     for (backend, uris) in owners {
         let filter = Arc::clone(&call.context.notification_filter);
         let following =
@@ -112,6 +115,10 @@ pub(crate) async fn listen(
         let following = follow_runs(Arc::clone(&listener), runs);
         listener.run_without_backend(following);
     }
+    for tasks in elsewhere {
+        let following = elsewhere::for_listener(Arc::clone(&call), Arc::clone(&listener), tasks);
+        listener.run_without_backend(following);
+    }
     let mut response = event_stream(Body::wrap(guard));
     response.extensions_mut().insert(NotificationStream);
     Ok(response)
@@ -122,6 +129,7 @@ fn acknowledgement(
     owners: &[(Arc<BackendHandle>, Vec<String>)],
     tasks: &[(Arc<BackendHandle>, Vec<FollowedTask>)],
     runs: &[FollowedRun],
+    elsewhere: &[ReplicaTasks],
 ) -> String {
     let mut members: Vec<String> = [
         ("toolsListChanged", Kind::Tools),
@@ -145,6 +153,7 @@ fn acknowledgement(
         .flat_map(|(_, tasks)| tasks)
         .map(|task| &task.literal)
         .chain(runs.iter().map(|run| &run.literal))
+        .chain(elsewhere.iter().flat_map(|tasks| &tasks.literals))
         .map(|literal| String::from_utf8_lossy(literal))
         .collect();
     if !ids.is_empty() {

@@ -33,7 +33,7 @@ pub(crate) fn task_rejection(error: &ForwardError) -> Rejection {
 
 /// Returns the rejection of a retry of a call that another replica has. `repeatable` marks calls that have no additional effect when
 /// repeated.
-pub(super) fn call_rejection(error: &ForwardError, repeatable: bool) -> Rejection {
+pub(crate) fn call_rejection(error: &ForwardError, repeatable: bool) -> Rejection {
     match error {
         ForwardError::Unresponsive(_) | ForwardError::ResponseTimeout { .. } => {
             unresponsive(repeatable)
@@ -54,7 +54,7 @@ fn lost(repeatable: bool) -> Rejection {
 }
 
 /// Rejects the retry of a call whose replica received it, and does not respond.
-pub(super) fn unresponsive(repeatable: bool) -> Rejection {
+pub(crate) fn unresponsive(repeatable: bool) -> Rejection {
     let message = if repeatable {
         "the replica that has the call does not respond: send the call again without requestState"
     } else {

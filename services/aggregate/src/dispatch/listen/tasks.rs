@@ -24,7 +24,7 @@ use crate::notify::listeners::Listener;
 use crate::notify::notification_filter::NotificationFilter;
 use crate::tasks::{self, TASK_CHANGED, TaskId, translated, visible_tool};
 
-const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+pub(super) const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
 /// Task that a listener follows.
 #[derive(Debug)]
@@ -230,10 +230,15 @@ impl TaskFollower {
         }
         task.status =
             find(params.of(message), "status").and_then(parse_json_string).map(Into::into);
-        if matches!(task.status.as_deref(), Some("completed" | "failed" | "cancelled")) {
+        if task.status.as_deref().is_some_and(is_final) {
             self.tasks.remove(index);
         }
     }
+}
+
+/// Returns `true` if a task with this status does not change any more.
+pub(super) fn is_final(status: &str) -> bool {
+    matches!(status, "completed" | "failed" | "cancelled")
 }
 
 /// Builds the notification from a `tasks/get` result, with the span of its parameters.

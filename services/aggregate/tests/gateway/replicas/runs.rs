@@ -122,3 +122,73 @@ async fn task_requests_reach_run_of_other_replica() {
     other.identity = pair.client(Generation::Stateless, "bob").await.identity;
     assert_eq!(other.ask("tasks/get", json!({"taskId": id})).await.json()["error"]["code"], -32602);
 }
+
+/// Begins a task at the first replica. Returns its client there, and its id.
+async fn begin_task(pair: &Pair) -> (Client, Value) {
+    let declared = json!({"elicitation": {}, "extensions": {TASKS: {}}});
+    let mut client = Client::declaring(&pair.first, Generation::Stateless, "ann", declared).await;
+    client.identity = pair.client(Generation::Stateless, "ann").await.identity;
+    let begun = client.ask("tools/call", json!({"name": "asks", "arguments": {}})).await.json();
+    (client, begun["result"]["taskId"].clone())
+}
+
+fn filter(ids: &[&Value]) -> Value {
+    json!({"notifications": {"toolsListChanged": true, "taskIds": ids}})
+}
+
+#[tokio::test]
+async fn listener_hears_of_task_in_memory_elsewhere() {
+    let pair = pair().await;
+    let (client, id) = begin_task(&pair).await;
+    let (_, ended) = begin_task(&pair).await;
+    assert_eq!(client.ask("tasks/cancel", json!({"taskId": ended})).await.status, 200);
+    let moved = client.on(&pair.second);
+    let unknown = json!("unknown");
+    let filter = filter(&[&id, &unknown, &ended, &id]);
+    let mut stream = events(moved.send("subscriptions/listen", filter).await.0);
+    let (_, acknowledged) = stream.next().await.unwrap();
+    let followed = &acknowledged["params"]["notifications"];
+    assert_eq!(followed["toolsListChanged"], true, "{acknowledged}");
+    let ids = followed["taskIds"].as_array().unwrap();
+    assert!(ids.contains(&id) && !ids.contains(&unknown), "{acknowledged}");
+    let update = json!({"taskId": id, "inputResponses": {"ask": answer()}});
+    assert_eq!(moved.ask("tasks/update", update).await.status, 200);
+    let mut statuses = Vec::new();
+    while statuses.last() != Some(&json!("completed")) {
+        let (_, changed) = stream.next().await.unwrap();
+        assert_eq!(changed["method"], "notifications/tasks", "{changed}");
+        let meta = &changed["params"]["_meta"];
+        assert!(!meta["io.modelcontextprotocol/subscriptionId"].is_null(), "{changed}");
+        if changed["params"]["taskId"] == id {
+            statuses.push(changed["params"]["status"].clone());
+        }
+    }
+    drop(stream);
+    pair.until(|_| pair.first.cache_sizes().listeners == 0).await;
+}
+
+#[tokio::test]
+async fn listener_omits_tasks_of_lost_replica() {
+    let pair = pair().await;
+    let (client, id) = begin_task(&pair).await;
+    pair.kill_first();
+    let moved = client.on(&pair.second);
+    let mut stream = events(moved.send("subscriptions/listen", filter(&[&id])).await.0);
+    let (_, acknowledged) = stream.next().await.unwrap();
+    let followed = json!({"toolsListChanged": true});
+    assert_eq!(acknowledged["params"]["notifications"], followed);
+}
+
+#[tokio::test]
+async fn listener_follows_replica_that_was_frozen() {
+    let pair = pair().await;
+    let (client, id) = begin_task(&pair).await;
+    let moved = client.on(&pair.second);
+    pair.freeze_first(true);
+    let mut stream = events(moved.send("subscriptions/listen", filter(&[&id])).await.0);
+    let (_, acknowledged) = stream.next().await.unwrap();
+    assert_eq!(acknowledged["params"]["notifications"]["taskIds"], json!([id]));
+    pair.freeze_first(false);
+    let (_, changed) = stream.next().await.unwrap();
+    assert_eq!(changed["params"]["status"], "input_required", "{changed}");
+}

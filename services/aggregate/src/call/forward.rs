@@ -10,10 +10,9 @@ use vmcp_core::{Body, BoxError, MediaType, Rejection};
 use vmcp_peer::ReplicaHandle;
 use vmcp_wire::sse;
 
-use super::ForwardKind;
-use super::rejection::{call_rejection, unresponsive};
-use crate::call::Call;
+use super::Call;
 use crate::event_stream::next_piece;
+use crate::replicas::{ForwardKind, call_rejection, unresponsive};
 
 /// End of an event.
 const EVENT_END: [u8; 2] = *b"\n\n";
