@@ -26,7 +26,7 @@ mod telemetry;
 
 use self::converter::Converter;
 pub use self::{
-    inputs::{ClusterDefaults, DefaultRedis, Inputs, Member, MemberKind},
+    inputs::{Inputs, Member, MemberKind},
     output::{
         Backends, ConditionUpdate, Conversion, ConversionError, EnvironmentVariable, LeftOut,
         LeftOutReason, Warning, WarningReason,
@@ -34,6 +34,7 @@ pub use self::{
     remote_url::check_remote_url,
     secret_entry::{Available, SECRETS_PATH, SecretEntry, SecretForm, SecretSource, SourceKind},
 };
+pub use crate::cluster_defaults::{ClusterDefaults, DefaultRedis};
 
 /// Converts a server, with all that it refers to, to the configuration that its pods read. The server's own parser accepts the
 /// configuration.

@@ -4,6 +4,7 @@
 // Printer columns of one kind have equal types.
 #![allow(clippy::duplicated_attributes)]
 
+mod cluster_defaults;
 mod composite_tool_definition;
 pub mod condition;
 pub mod conversion;

@@ -4,7 +4,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::conversion::ClusterDefaults;
+use crate::cluster_defaults::ClusterDefaults;
 
 /// Port of the server's Service.
 pub const SERVER_PORT: u16 = 4483;

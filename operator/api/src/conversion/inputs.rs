@@ -2,15 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use vmcp_config::SecretRef;
-
 use super::Available;
 use crate::{
     EmbeddingServer, MCPExternalAuthConfig, MCPOIDCConfig, MCPRemoteProxy, MCPServer,
     MCPServerEntry, MCPTelemetryConfig, MCPToolConfig, VirtualMCPCompositeToolDefinition,
-    VirtualMCPServer,
+    VirtualMCPServer, cluster_defaults::ClusterDefaults,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Everything that a conversion reads. All resources are in the namespace of the server.
 #[derive(Clone, Debug)]
@@ -59,24 +57,6 @@ pub enum MemberKind {
     Proxy,
     /// An MCPServerEntry.
     Entry,
-}
-
-/// Settings of the cluster, which servers without settings of their own use.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClusterDefaults {
-    /// DNS domain of the cluster.
-    pub domain: String,
-    /// Storage of sessions.
-    pub redis: Option<DefaultRedis>,
-}
-
-/// Redis storage of sessions for all servers without `sessionStorage`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DefaultRedis {
-    /// Address of Redis.
-    pub address: String,
-    /// Secret with the password, in the namespace of each server.
-    pub password: Option<SecretRef>,
 }
 
 // === impl Inputs ===
@@ -154,13 +134,5 @@ impl MemberKind {
             Self::Proxy => "MCPRemoteProxy",
             Self::Entry => "MCPServerEntry",
         }
-    }
-}
-
-// === impl ClusterDefaults ===
-
-impl Default for ClusterDefaults {
-    fn default() -> Self {
-        Self { domain: "cluster.local".to_owned(), redis: None }
     }
 }
