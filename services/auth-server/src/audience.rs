@@ -19,7 +19,7 @@ pub struct Audience {
 )]
 pub struct AudienceError;
 
-/// Resources that tokens are issued for, at least one.
+/// Resources that tokens are issued for, at least one. The first is that of requests that name none.
 #[derive(Clone, Debug)]
 pub struct Audiences(Vec<Audience>);
 
@@ -53,14 +53,14 @@ impl Audiences {
     }
 
     /// Returns the audience that `resource` names. Case of scheme and host, a default port and a lone `/` are ignored (RFC
-    /// 3986 section 6.2); any other difference counts. `None` selects the only audience, if there is exactly one.
+    /// 3986 section 6.2); any other difference counts. `None` selects the first audience.
     pub(crate) fn find(&self, resource: Option<&str>) -> Option<&Audience> {
         match resource {
             Some(resource) => {
                 let asked = canonical(resource)?;
                 self.0.iter().find(|known| known.canonical == asked)
             }
-            None => self.0.first().filter(|_| self.0.len() == 1),
+            None => self.0.first(),
         }
     }
 
@@ -135,9 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn single_audience_is_the_default() {
+    fn first_audience_is_the_default() {
         assert!(audiences(&["https://a.example"]).find(None).is_some());
-        assert!(audiences(&["https://a.example", "https://b.example"]).find(None).is_none());
+        let found = audiences(&["https://a.example", "https://b.example"]);
+        assert_eq!(found.find(None).map(Audience::as_str), Some("https://a.example"));
         assert!(Audiences::new(Vec::new()).is_none());
     }
 }

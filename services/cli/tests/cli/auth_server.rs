@@ -72,6 +72,26 @@ fn client_logs_in_and_backends_receive_user_tokens() {
 }
 
 #[test]
+fn accepts_tokens_for_resource_and_audience() {
+    let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
+    let (folder, a, b) =
+        (Folder::new(), McpBackend::stateless(&["x"]), McpBackend::stateless(&["y"]));
+    let document = file([&a, &b], &sections(&[&corp, &git], "")).replace(
+        "audience: \"http://localhost/mcp\"",
+        "audience: \"http://localhost/tools\", resource: \"http://localhost/mcp\"",
+    );
+    assert!(document.contains("http://localhost/tools"), "{document}");
+    let path = folder.write("vmcp.yaml", &document);
+    let (_server, port) = ServerProcess::serve(&path, &[]);
+    for resource in ["http://localhost/mcp", "http://localhost/tools"] {
+        let client = Client::logged_in_for(port, resource);
+        assert_eq!(text(&call(port, &client, "a_x").message()), "done");
+    }
+    let forged = format!("{}x", Client::logged_in(port).access);
+    assert_eq!(ask(port, Some(&forged), "tools/list", &json!({})).status, 401);
+}
+
+#[test]
 fn limits_registrations_per_address_behind_trusted_proxy() {
     let (corp, folder) = (Provider::start("corp", HOUR), Folder::new());
     let path = folder.write("vmcp.yaml", &format!("name: x\n{}", sections(&[&corp], "")));
@@ -347,7 +367,6 @@ fn rejects_contradictory_settings_with_path() {
                 "authServer.tokenLifespans.refreshTokenLifespan",
                 "30 days",
             ),
-            (oidc("resource: \"http://localhost/\""), "incomingAuth.oidc.audience", "the resource"),
             (oidc("jwksUrl: \"https://a.test/k\""), "incomingAuth.oidc.jwksUrl", "jwks.json"),
             (
                 good.replace(

@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 
 use crate::http::{Answer, request};
 
+/// Resource that clients request tokens for.
+const RESOURCE: &str = "http://localhost/mcp";
+
 const VERIFIER: &str = "verifier-verifier-verifier-verifier-verifie";
 const REDIRECT_URI: &str = "http://127.0.0.1:9/back";
 
@@ -172,19 +175,28 @@ impl Client {
 
     /// Registers and logs in.
     pub(crate) fn logged_in(port: u16) -> Self {
+        Self::logged_in_for(port, RESOURCE)
+    }
+
+    /// Registers, and logs in with a request for tokens of `resource`.
+    pub(crate) fn logged_in_for(port: u16, resource: &str) -> Self {
         let mut client = Self::register(port);
-        client.logs_in();
+        client.logs_in_for(resource);
         client
     }
 
     /// The user allows what it asks for, and every provider that the browser is sent to lets the user in.
     pub(crate) fn logs_in(&mut self) {
+        self.logs_in_for(RESOURCE);
+    }
+
+    fn logs_in_for(&mut self, resource: &str) {
         let challenge = digest::digest(&digest::SHA256, VERIFIER.as_bytes());
         let challenge = URL_SAFE_NO_PAD.encode(challenge);
         let asked = format!(
             "/oauth/authorize?response_type=code&client_id={}&redirect_uri={REDIRECT_URI}&state=s7ate-s7ate\
              &code_challenge={challenge}&code_challenge_method=S256&scope=tools+offline_access\
-             &resource=http://localhost/mcp",
+             &resource={resource}",
             self.id
         );
         let mut next = self.browse("GET", &asked, "");

@@ -28,7 +28,8 @@ struct IssuerSessionRevocation {
 
 /// Verifier of tokens of the embedded authorization server.
 pub(super) struct EmbeddedTokenVerifier {
-    tokens: AccessTokenVerifier,
+    /// One verifier for each resource that tokens are issued for, at least one.
+    tokens: Vec<AccessTokenVerifier>,
     sessions: IssuerSessions,
 }
 
@@ -102,14 +103,31 @@ impl SessionRevocation for IssuerSessionRevocation {
 // === impl Own ===
 
 impl EmbeddedTokenVerifier {
-    /// Creates a verifier for the resource `audience`; `None` if the server issues no tokens for it.
-    pub(super) fn new(sessions: &IssuerSessions, audience: &str) -> Option<Self> {
-        let tokens = sessions.server().verifier(audience)?;
-        Some(Self { tokens, sessions: sessions.clone() })
+    /// Creates a verifier for the resources of the server; `None` if it issues no tokens.
+    pub(super) fn new(sessions: &IssuerSessions) -> Option<Self> {
+        let server = sessions.server();
+        let audiences = server.settings().audiences.iter();
+        let tokens: Vec<_> =
+            audiences.filter_map(|audience| server.verifier(audience.as_str())).collect();
+        (!tokens.is_empty()).then(|| Self { tokens, sessions: sessions.clone() })
+    }
+
+    /// Verifies a token for any of the resources. Of a token for none of them, the error is that for the first.
+    fn verify_token(&self, token: &str) -> Result<AccessToken, AccessTokenError> {
+        let mut first = None;
+        for verifier in &self.tokens {
+            match verifier.verify(token) {
+                Err(error @ AccessTokenError::Token(_)) => {
+                    first.get_or_insert(error);
+                }
+                result => return result,
+            }
+        }
+        Err(first.expect("there is a verifier"))
     }
 
     fn verify_now(&self, token: &str) -> Result<Identity, AuthError> {
-        let found = self.tokens.verify(token).map_err(|fault| {
+        let found = self.verify_token(token).map_err(|fault| {
             tracing::debug!(%fault, "token rejected");
             match fault {
                 AccessTokenError::Token(fault) => fault.into(),

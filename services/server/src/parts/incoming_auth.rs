@@ -63,7 +63,6 @@ struct SourceConfig {
 #[derive(Clone, Debug)]
 struct EmbeddedIssuerAuth {
     issuer: String,
-    audience: String,
     scopes: Vec<String>,
     resource: ProtectedResource,
 }
@@ -159,7 +158,7 @@ impl IncomingAuth {
     #[must_use]
     pub(crate) fn for_sessions(mut self, sessions: Option<&IssuerSessions>) -> Self {
         if let (Some(embedded), Some(sessions)) = (&self.embedded_issuer, sessions)
-            && let Some(embedded_issuer) = EmbeddedTokenVerifier::new(sessions, &embedded.audience)
+            && let Some(embedded_issuer) = EmbeddedTokenVerifier::new(sessions)
         {
             let cached = CachedVerifier::verified(embedded_issuer, Clock::system());
             self.gauges.add(VERIFIED_TOKENS, cached.gauge());
@@ -244,7 +243,8 @@ impl Converter<'_> {
         let Oidc {
             issuer,
             client_id: _,
-            audience,
+            // Tokens have an audience of the authorization server.
+            audience: _,
             client_secret_env: _,
             scopes,
             resource: _,
@@ -258,7 +258,7 @@ impl Converter<'_> {
             ca_bundle_path: _,
             jwks_auth_token_path: _,
         } = oidc;
-        Some(EmbeddedIssuerAuth { issuer, audience, scopes, resource: resource? })
+        Some(EmbeddedIssuerAuth { issuer, scopes, resource: resource? })
     }
 
     fn oidc(&mut self, oidc: Oidc) -> Option<Authentication> {

@@ -101,19 +101,26 @@ impl Converter {
             .ok()
     }
 
-    /// Returns the only resource that tokens are issued for. The resource that clients request must be the audience
-    /// that this server requires.
+    /// Returns the resources that tokens are issued for: the resource, and the audience if clients can request it.
     fn audiences(&mut self, oidc: &Oidc) -> Option<Audiences> {
-        let at = format!("{OIDC}.audience");
-        let found = format!("\"{}\"", oidc.audience);
+        let key = if oidc.resource.is_some() { "resource" } else { "audience" };
+        let found = format!("\"{}\"", oidc.resource());
+        let resource = Audience::parse(oidc.resource())
+            .map_err(|error| self.reject(format!("{OIDC}.{key}"), found, error.to_string()))
+            .ok()?;
+        let mut audiences = vec![resource];
         if oidc.audience != oidc.resource() {
-            let allowed = format!("\"{}\", the resource, with authServer", oidc.resource());
-            self.reject(at, found, allowed);
-            return None;
+            if let Ok(audience) = Audience::parse(&oidc.audience) {
+                audiences.push(audience);
+            } else {
+                let message = format!(
+                    "no effect: clients of authServer cannot request it, and the audience of its tokens is the resource \"{}\"",
+                    oidc.resource()
+                );
+                self.warn(&format!("{OIDC}.audience"), &message);
+            }
         }
-        let audience = Audience::parse(&oidc.audience);
-        let audience = audience.map_err(|error| self.reject(at, found, error.to_string()));
-        audience.ok().and_then(|audience| Audiences::new(vec![audience]))
+        Audiences::new(audiences)
     }
 
     fn scopes<'a>(&mut self, at: String, scopes: impl Iterator<Item = &'a str>) -> Option<Scopes> {

@@ -50,6 +50,34 @@ fn issuing_of(section: &str) -> AuthServerParts {
 const PLAIN: &str = "  upstreamProviders: [{name: o, type: oidc, \
                      oidcConfig: {issuerUrl: \"https://o.test\", clientId: us}}]\n";
 
+fn audiences_of(oidc: &str) -> (Vec<String>, Vec<String>) {
+    let text = format!(
+        "name: tools\nincomingAuth: {{type: oidc, oidc: {{issuer: \"https://a.test\", {oidc}}}}}\n\
+         authServer:\n  issuer: \"https://a.test\"\n{PLAIN}"
+    );
+    let file = File::parse(&text, Format::Yaml).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let (section, incoming) = (file.auth_server.unwrap(), &file.incoming_auth);
+    let Conversion { auth_server, errors, warnings } =
+        convert("tools", section, incoming, &Egress::default());
+    let settings = auth_server.unwrap_or_else(|| panic!("{errors:?}")).settings;
+    let audiences = settings.audiences.iter().map(|one| one.as_str().to_owned()).collect();
+    let warnings = warnings.into_iter().map(|warning| warning.path);
+    (audiences, warnings.filter(|path| path.starts_with("incomingAuth")).collect())
+}
+
+#[test]
+fn issues_tokens_for_resource_and_audience() {
+    let (resource, audience) = ("https://a.test/mcp", "https://a.test/tools");
+    let found = audiences_of(&format!("audience: \"{audience}\", resource: \"{resource}\""));
+    assert_eq!(found, (vec![resource.to_owned(), audience.to_owned()], Vec::new()));
+    let found = audiences_of(&format!("audience: \"{resource}\""));
+    assert_eq!(found, (vec![resource.to_owned()], Vec::new()));
+    // Clients cannot request a resource that is not a URI.
+    let found = audiences_of(&format!("audience: tools, resource: \"{resource}\""));
+    let warnings = vec!["incomingAuth.oidc.audience".to_owned()];
+    assert_eq!(found, (vec![resource.to_owned()], warnings));
+}
+
 #[test]
 fn converts_section_to_settings() {
     let secret = Folder::new();
