@@ -2,4 +2,6 @@
 
 mod errors;
 mod fixture;
+mod full;
+mod leaves;
 mod snapshots;

@@ -503,14 +503,16 @@ fn errors(row: &Row) -> Vec<ConversionError> {
     convert(&inputs(&manifests)).expect_err(row.path)
 }
 
-fn replace(manifest: &mut Value, pointer: &str, value: &Value) {
+/// Sets the value at a JSON pointer, or removes it for null.
+pub(crate) fn replace(manifest: &mut Value, pointer: &str, value: &Value) {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     match manifest.pointer_mut(parent).unwrap() {
         Value::Array(items) => items[key.parse::<usize>().unwrap()] = value.clone(),
         Value::Object(object) => {
-            object.remove(key);
+            let key = key.replace("~1", "/").replace("~0", "~");
+            object.remove(&key);
             if !value.is_null() {
-                object.insert(key.to_owned(), value.clone());
+                object.insert(key, value.clone());
             }
         }
         other => panic!("{pointer}: {other}"),
@@ -558,6 +560,30 @@ fn errors_reach_each_reason_of_conversion() {
 fn add<R: ConditionReason>(all: &mut BTreeSet<(&'static str, &'static str)>) {
     let failing = R::ALL.iter().filter(|reason| reason.status() == ConditionStatus::False);
     all.extend(failing.map(|reason| (R::TYPE, reason.as_str())));
+}
+
+#[test]
+fn optional_bundles_may_be_absent() {
+    let at = ["/spec/inline/caBundleRef", "/spec/openTelemetry/caBundleRef", "/spec/caBundleRef"];
+    for case in ["oidc-inline", "telemetry", "members"] {
+        let mut manifests = manifests(case);
+        manifests.retain(|manifest| {
+            manifest["kind"] != CONFIG_MAP || manifest["metadata"]["name"] == "policies"
+        });
+        let result = convert(&inputs(&manifests));
+        let backends = result.as_ref().map_or(0, |conversion| conversion.file.backends.len());
+        assert!(result.is_err() || case == "members", "{case}");
+        for manifest in &mut manifests {
+            for pointer in at {
+                if let Some(reference) = manifest.pointer_mut(&format!("{pointer}/configMapRef")) {
+                    reference["optional"] = json!(true);
+                }
+            }
+        }
+        let found = convert(&inputs(&manifests)).unwrap();
+        assert!(!found.yaml.contains("configmap_"), "{case}: {}", found.yaml);
+        assert!(case != "members" || found.file.backends.len() > backends);
+    }
 }
 
 #[test]
