@@ -19,6 +19,12 @@ pub(super) fn seal_key(path: &str) -> Result<PathBuf, SealKeyError> {
     Ok(path)
 }
 
+/// Parses the path of a directory, which has to exist.
+pub(super) fn directory(path: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    if path.is_dir() { Ok(path) } else { Err("must be a directory that exists".to_owned()) }
+}
+
 pub(super) fn admin_token(path: &str) -> Result<AdminToken, AdminTokenError> {
     AdminToken::read(path.as_ref())
 }

@@ -6,9 +6,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use vmcp_config::{ConfigError, File, Warning};
 use vmcp_egress::{Egress, Settings};
-use vmcp_server::parts::{Parts, PartsError, UnsupportedSetting};
+use vmcp_server::parts::{Environment, Parts, PartsError, UnsupportedSetting};
 use vmcp_server::serve::NamedFiles;
 
+use super::arguments::directory;
 use super::output::Failure;
 
 /// Option for the configuration file.
@@ -17,6 +18,11 @@ pub(crate) struct ConfigFile {
     /// The configuration file.
     #[arg(short, long, value_name = "FILE", env = "VMCP_CONFIG", default_value = "vmcp.yaml")]
     config: PathBuf,
+    /// A directory of files with the values of variables that the configuration names, such as a mounted Secret: the file
+    /// with the name of a variable wins over the environment. Changed files are read again. A backend whose variable has
+    /// no value is left out instead of an error.
+    #[arg(long, value_name = "DIR", value_parser = directory)]
+    env_dir: Option<PathBuf>,
 }
 
 /// Valid configuration file, with the components built from it.
@@ -47,9 +53,14 @@ impl ConfigFile {
         &self.config
     }
 
+    /// Returns the values of variables that the file names.
+    pub(crate) fn environment(&self) -> Environment {
+        self.env_dir.as_ref().map_or_else(Environment::default, Environment::with_directory)
+    }
+
     /// Reads and checks the file and the files that it names. Starts no telemetry.
     pub(crate) fn load(&self) -> Result<LoadedConfig, LoadErrors> {
-        load(self.read()?, None)
+        load(self.read()?, &self.environment(), None)
     }
 
     fn read(&self) -> Result<String, LoadErrors> {
@@ -77,7 +88,9 @@ impl ConfigFile {
         &self,
         telemetry_attributes: &[(String, String)],
     ) -> Result<LoadedConfig, Failure> {
-        let loaded = self.read().and_then(|text| load(text, Some(telemetry_attributes)));
+        let environment = self.environment();
+        let loaded =
+            self.read().and_then(|text| load(text, &environment, Some(telemetry_attributes)));
         loaded.map_err(|load_errors| Failure::Error(load_errors.describe(&self.config)))
     }
 }
@@ -85,15 +98,16 @@ impl ConfigFile {
 /// Checks the text of a file. Starts telemetry with these attributes, and none for `None`.
 pub(crate) fn load(
     text: String,
+    environment: &Environment,
     telemetry_attributes: Option<&[(String, String)]>,
 ) -> Result<LoadedConfig, LoadErrors> {
-    let named = NamedFiles::of(&text);
+    let named = NamedFiles::of(&text, environment);
     let egress = Egress::new(Settings {
         // A client's stream may occupy a connection indefinitely.
         max_connections_per_origin: 16 * 1024,
         ..Settings::default()
     });
-    let builder = Parts::builder(&egress);
+    let builder = Parts::builder(&egress).environment(environment);
     let builder = match telemetry_attributes {
         Some(attributes) => builder.telemetry_attributes(attributes),
         None => builder.without_telemetry(),

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 use vmcp_demo::DemoServers;
+use vmcp_server::parts::Environment;
 use vmcp_server::serve::{Options, Server};
 
 use super::config::{LoadedConfig, load};
@@ -29,7 +30,7 @@ impl Demo {
         })?;
         let text = configuration(&servers);
         let LoadedConfig { text: _, named: _, file: _, parts, warnings: _, egress } =
-            load(text.clone(), None).map_err(|load_errors| {
+            load(text.clone(), &Environment::default(), None).map_err(|load_errors| {
                 Failure::Error(load_errors.describe("the configuration of the demo".as_ref()))
             })?;
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));

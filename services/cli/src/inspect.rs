@@ -6,7 +6,7 @@ use vmcp_aggregate::HideRule;
 use vmcp_aggregate::status::{Entry, HiddenReason};
 use vmcp_core::Generation;
 use vmcp_server::parts::{
-    AuthServerReport, BackendInfo, ProviderStatus, ServerInfo, StorageStatus,
+    AuthServerReport, BackendInfo, LeftOutBackend, ProviderStatus, ServerInfo, StorageStatus,
 };
 
 use super::config::{ConfigFile, LoadedConfig};
@@ -102,7 +102,7 @@ pub(crate) fn hidden_reason(entry: &Entry) -> Option<String> {
 }
 
 fn as_text(info: &ServerInfo, issuer: Option<&AuthServerReport>, survey: &BackendSurvey) -> String {
-    let ServerInfo { name, group, metadata, is_strict: _, backends } = info;
+    let ServerInfo { name, group, metadata, is_strict: _, backends, left_out } = info;
     let title = format!("{name} (group {group}) {}", pairs(metadata));
     let mut out = super::table::plain(title.trim_end());
     out.push_str("\n\n");
@@ -116,6 +116,9 @@ fn as_text(info: &ServerInfo, issuer: Option<&AuthServerReport>, survey: &Backen
     let heading = ["BACKEND", "TYPE", "TRANSPORT", "REVISION", "STATUS", "OFFERS", "METADATA"];
     out.push_str(&table(&heading, &rows));
     out.push('\n');
+    for LeftOutBackend { backend, reason, message } in left_out {
+        out.extend([backend, " is left out (", reason.name(), "): ", message, "\n"]);
+    }
     if let Some(issuer) = issuer {
         out.push_str(&auth_server_text(issuer));
         out.push('\n');
@@ -181,12 +184,17 @@ fn row(entry: &Entry) -> Vec<String> {
     ]
 }
 
+fn left_out_json(left_out: &LeftOutBackend) -> Value {
+    let LeftOutBackend { backend, reason, message } = left_out;
+    json!({"name": backend, "reason": reason.name(), "message": message})
+}
+
 fn pairs(metadata: &std::collections::BTreeMap<String, String>) -> String {
     metadata.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 fn as_json(info: &ServerInfo, issuer: Option<&AuthServerReport>, survey: &BackendSurvey) -> Value {
-    let ServerInfo { name, group, metadata, is_strict: _, backends } = info;
+    let ServerInfo { name, group, metadata, is_strict: _, backends, left_out } = info;
     let mut found = survey.backends_json();
     for (backend, report) in found.iter_mut().zip(&survey.report.backends) {
         let known = backends.get(&report.name).cloned().unwrap_or_default();
@@ -213,6 +221,7 @@ fn as_json(info: &ServerInfo, issuer: Option<&AuthServerReport>, survey: &Backen
         "group": group,
         "metadata": metadata,
         "backends": found,
+        "leftOutBackends": left_out.iter().map(left_out_json).collect::<Vec<_>>(),
         "authorizationServer": issuer.map(AuthServerReport::to_json),
         "entries": entries.collect::<Vec<_>>(),
         "conflicts": survey.report.conflicts.iter().map(conflict_json).collect::<Vec<_>>(),

@@ -234,6 +234,7 @@ impl Serve {
             threads: Some(threads),
             seal_keys: SealKeyFiles::new(seal_key),
             peers: None,
+            environment: config.environment(),
             audit_options: AuditOptions { trusted_proxies, overflow },
             limits,
             set_debug: log::set_debug,

@@ -49,7 +49,7 @@ impl ServerArgs {
             variables.join(", "),
             quoted(&url.replace("${", "$${")),
         );
-        load(text, None)
+        load(text, &config.environment(), None)
             .map_err(|load_errors| Failure::Error(load_errors.describe("--url".as_ref())))
     }
 }

@@ -62,7 +62,7 @@ impl Validate {
         let loaded = self.config.load();
         let check = self.listen.check(loaded.as_ref().ok().map(|loaded| &loaded.file));
         let mut more = check.errors;
-        more.extend(loaded.as_ref().ok().and_then(telemetry_error));
+        more.extend(loaded.as_ref().ok().and_then(|loaded| self.telemetry_error(loaded)));
         match loaded {
             Ok(_) if !more.is_empty() => Err(LoadErrors { errors: more, ..LoadErrors::default() }),
             Ok(mut loaded) => {
@@ -74,6 +74,14 @@ impl Validate {
                 Err(load_errors)
             }
         }
+    }
+
+    /// Returns the reason if telemetry would not start.
+    fn telemetry_error(&self, loaded: &LoadedConfig) -> Option<ConfigError> {
+        let environment = self.config.environment();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        runtime
+            .block_on(async { parts::telemetry_error(&loaded.file, &loaded.egress, &environment) })
     }
 
     async fn with_backends(self, loaded: LoadedConfig) -> Result<(), Failure> {
@@ -184,12 +192,6 @@ fn summary(file: &File) -> String {
         _ = writeln!(out, "{name:16} {}", super::table::plain(&value));
     }
     out
-}
-
-/// Returns the reason if telemetry would not start.
-fn telemetry_error(loaded: &LoadedConfig) -> Option<ConfigError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    runtime.block_on(async { parts::telemetry_error(&loaded.file, &loaded.egress) })
 }
 
 fn found(survey: &BackendSurvey) -> String {

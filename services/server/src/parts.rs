@@ -15,6 +15,7 @@ mod error;
 mod failures;
 mod headers;
 mod incoming_auth;
+mod left_out;
 mod optimizer;
 mod policy_evaluator;
 mod redis;
@@ -35,8 +36,10 @@ pub use self::auth_server::{
 pub use self::backends::transport_name;
 pub use self::builder::PartsBuilder;
 pub(crate) use self::embedded_issuer::IssuerSessions;
+pub use self::environment::Environment;
 pub use self::error::PartsError;
 pub use self::incoming_auth::IncomingAuth;
+pub use self::left_out::{LeftOutBackend, LeftOutReason};
 pub use self::policy_evaluator::PolicyEvaluator;
 pub use self::session_storage::{SessionStorageError, SessionStorageParts};
 pub use self::telemetry::{TelemetryParts, telemetry_error};
@@ -81,6 +84,8 @@ pub struct ServerInfo {
     pub is_strict: bool,
     /// Descriptions by backend name.
     pub backends: std::collections::BTreeMap<String, BackendInfo>,
+    /// Backends that are left out, with the reasons.
+    pub left_out: Vec<LeftOutBackend>,
 }
 
 /// Description of one backend's configuration.

@@ -33,6 +33,7 @@ use self::drain::drain;
 pub use self::memory_limit::default_budget;
 use self::peers::BoundPeers;
 pub use self::peers::{PeerError, PeerOptions};
+use self::reload::Inputs;
 pub use self::reload::NamedFiles;
 use self::seal_keys::SealKeyWatch;
 pub use self::seal_keys::{SealKeysError, check_seal_keys};
@@ -41,7 +42,8 @@ pub use crate::auth_server::AuthServerError;
 use crate::auth_server::AuthServerRuntime;
 pub use crate::exposure::{Exposure, ExposureError};
 use crate::parts::{
-    AuditOptions, AuthServerParts, IncomingAuth, Parts, SessionStorageError, SessionStorageParts,
+    AuditOptions, AuthServerParts, Environment, IncomingAuth, Parts, SessionStorageError,
+    SessionStorageParts,
 };
 use crate::routes::{AdminAccess, Routes, ServerState, StaticState};
 pub use crate::routes::{AdminToken, AdminTokenError};
@@ -84,6 +86,8 @@ pub struct Options {
     pub seal_keys: SealKeyFiles,
     /// Forwarding of requests between replicas with the same keys; `None` forwards nothing.
     pub peers: Option<PeerOptions>,
+    /// Values of the variables that the configuration names, for reloads. The same as for the parts.
+    pub environment: Environment,
     /// Audit options.
     pub audit_options: AuditOptions,
     /// Limits of the aggregating service.
@@ -110,6 +114,7 @@ impl Default for Options {
             threads: None,
             seal_keys: SealKeyFiles::default(),
             peers: None,
+            environment: Environment::default(),
             audit_options: AuditOptions::default(),
             limits: Limits::default(),
             set_debug: |_| {},
@@ -260,7 +265,7 @@ impl Server {
     pub fn watch(&self, path: PathBuf, text: String, files: NamedFiles) {
         let Self { routes, options, egress, .. } = self;
         let shared = Arc::clone(&routes.shared);
-        reload::watch(path, text, files, shared, egress.clone(), options.set_debug);
+        reload::watch(path, text, files, shared, Inputs::new(egress, options));
     }
 
     /// Accepts connections until `stop` is ready, then shuts down gracefully.

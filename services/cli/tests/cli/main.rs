@@ -17,6 +17,7 @@ mod demo;
 mod diagnose;
 mod doctor;
 mod effects;
+mod env_dir;
 mod exposure;
 mod floods;
 mod health;

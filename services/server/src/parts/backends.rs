@@ -1,6 +1,6 @@
 //! `backends`: connection settings of each backend.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::{iter, time};
@@ -11,15 +11,18 @@ use url::Url;
 use vmcp_aggregate::settings::{BackendSettings, ServiceWrapper, Transport};
 use vmcp_breaker::{CircuitHandle, CircuitSettings};
 use vmcp_config::{
-    Backend, BackendKind, BackendUrl, ConfigError, Timeouts, Transport as ConfigTransport,
+    Backend, BackendKind, BackendUrl, BackendUrlError, ConfigError, Timeouts,
+    Transport as ConfigTransport, Warning,
 };
-use vmcp_egress::{ClientSettings, ConfigError as EgressConfigError, Egress};
+use vmcp_egress::{ClientSettings, ConfigError as EgressConfigError};
 use vmcp_telemetry::ClientTelemetryLayer;
 use vmcp_timeout::TimeoutLayer;
 
 use super::credential_advice::{CredentialAdvisor, KnownIssuers};
 use super::credentials::Strategies;
-use super::{BackendInfo, environment, headers};
+use super::environment::Environment;
+use super::left_out::{BackendError, LeftOutBackend, LeftOutReason};
+use super::{BackendInfo, PartsBuilder, headers};
 use crate::stack::OutgoingLayers;
 
 /// Settings that all backends share.
@@ -28,26 +31,55 @@ pub(super) struct SharedSettings<'a> {
     pub(super) strategies: &'a Strategies,
     pub(super) circuit: Option<CircuitSettings>,
     pub(super) issuers: Arc<KnownIssuers>,
-    pub(super) egress: &'a Egress,
+    pub(super) builder: PartsBuilder<'a>,
     /// Metrics and traces; `None` disables them.
     pub(super) layer: Option<ClientTelemetryLayer>,
 }
 
-/// Returns the valid backends, and the errors of the others.
+/// Converted backends.
+pub(super) struct Converted {
+    pub(super) backends: Vec<BackendSettings>,
+    /// Backends whose secrets are not there yet, or unusable.
+    pub(super) left_out: Vec<LeftOutBackend>,
+    /// Descriptions of all backends, by name.
+    pub(super) known: BTreeMap<String, BackendInfo>,
+}
+
+/// Returns the valid backends of `group`, and the errors of the others.
 pub(super) fn settings(
     backends: Vec<Backend>,
+    group: &str,
     shared: &SharedSettings<'_>,
-) -> (Vec<BackendSettings>, Vec<ConfigError>) {
+    errors: &mut Vec<ConfigError>,
+    warnings: &mut Vec<Warning>,
+) -> Converted {
     let timeout_layer = timeout_layer(shared.timeouts);
-    let mut ready = Vec::with_capacity(backends.len());
-    let mut errors = Vec::new();
+    let ready = Vec::with_capacity(backends.len());
+    let known = backends.iter().map(|backend| describe(backend, group, shared.strategies));
+    let mut all = Converted { backends: ready, left_out: Vec::new(), known: known.collect() };
     for (index, backend) in backends.into_iter().enumerate() {
-        match convert(backend, shared, &timeout_layer, index) {
-            Ok(settings) => ready.push(settings),
-            Err(found) => errors.extend(found),
+        let name = backend.name.clone();
+        let found = match convert(backend, shared, &timeout_layer, index) {
+            Ok(settings) => {
+                all.backends.push(settings);
+                continue;
+            }
+            Err(found) => found,
+        };
+        let mut first = None;
+        for error in found {
+            match error {
+                BackendError::Config(error) => errors.push(error),
+                BackendError::LeftOut(reason, message) => {
+                    let backend = name.clone();
+                    first.get_or_insert(LeftOutBackend { backend, reason, message });
+                }
+            }
         }
+        warnings.extend(first.iter().map(|left_out| left_out.warning(index)));
+        all.left_out.extend(first);
     }
-    (ready, errors)
+    all
 }
 
 fn convert(
@@ -55,18 +87,14 @@ fn convert(
     shared: &SharedSettings<'_>,
     timeout_layer: &TimeoutLayer,
     index: usize,
-) -> Result<BackendSettings, Vec<ConfigError>> {
-    let SharedSettings { timeouts, strategies, circuit, issuers, egress, layer } = shared;
+) -> Result<BackendSettings, Vec<BackendError>> {
+    let SharedSettings { timeouts, strategies, circuit, issuers, builder, layer } = shared;
+    let PartsBuilder { egress, environment, telemetry: _ } = *builder;
     let mut digest = DefaultHasher::new();
     let Backend { name, url: source, transport, kind, headers, metadata: _ } = backend;
-    let strategy = strategies.for_backend(&name);
-    let headers = headers::layer(index, &headers, &strategy, &mut digest);
-    let (url, headers) = match (resolve(index, &source), headers) {
-        (Ok(url), Ok(headers)) => (url, headers),
-        (Ok(_), Err(errors)) => return Err(errors),
-        (Err(error), Ok(_)) => return Err(vec![error]),
-        (Err(error), Err(errors)) => return Err(iter::once(error).chain(errors).collect()),
-    };
+    let strategy = strategies.for_backend(&name).map_err(|error| vec![error])?;
+    let headers = headers::layer(index, &headers, &strategy, environment, &mut digest);
+    let (url, headers) = both(resolve(index, &source, environment), headers)?;
     (url.as_str(), &name).hash(&mut digest);
     let settings = client_settings(&source, kind, &mut digest);
     let advisor = CredentialAdvisor {
@@ -76,11 +104,11 @@ fn convert(
         ca_bundle: settings.ca_bundle.clone(),
         strategy: strategy.name,
         issuers: Arc::clone(issuers),
-        egress: (*egress).clone(),
+        egress: egress.clone(),
     };
     let client = egress.client(&url, settings);
-    let client = client.map_err(|error| vec![client_error(index, &source, &error)])?;
-    let uri = uri(index, &url, &source).map_err(|error| vec![error])?;
+    let client = client.map_err(|error| vec![client_error(index, &source, &error, environment)])?;
+    let uri = uri(index, &url, &source).map_err(|error| vec![BackendError::Config(error)])?;
     let transport = convert_transport(transport);
     transport.hash(&mut digest);
     // A connection that was opened with one credential must not serve another.
@@ -119,10 +147,31 @@ fn convert(
     })
 }
 
+/// Returns both values, or the errors of both.
+fn both<A, B>(
+    one: Result<A, BackendError>,
+    other: Result<B, Vec<BackendError>>,
+) -> Result<(A, B), Vec<BackendError>> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok((one, other)),
+        (Ok(_), Err(errors)) => Err(errors),
+        (Err(error), Ok(_)) => Err(vec![error]),
+        (Err(error), Err(errors)) => Err(iter::once(error).chain(errors).collect()),
+    }
+}
+
 /// Returns the URL with the values of its variables.
-fn resolve(index: usize, url: &BackendUrl) -> Result<Url, ConfigError> {
-    url.resolve(environment::variable).map_err(|error| {
-        config_error(index, "url", url.as_str().to_owned(), format!("a usable URL ({error})"))
+fn resolve(index: usize, url: &BackendUrl, environment: &Environment) -> Result<Url, BackendError> {
+    url.resolve(|name| environment.variable(name)).map_err(|error| {
+        let allowed = format!("a usable URL ({error})");
+        let invalid = config_error(index, "url", url.as_str().to_owned(), allowed);
+        let (reason, message) = match error {
+            BackendUrlError::MissingVariable(missing) => {
+                (LeftOutReason::SecretPending, format!("secret {} is not there yet", missing.0))
+            }
+            BackendUrlError::InvalidUrl => (LeftOutReason::SecretInvalid, error.to_string()),
+        };
+        environment.backend_error(invalid, reason, message)
     })
 }
 
@@ -189,20 +238,31 @@ fn timeout_layer(timeouts: &Timeouts) -> TimeoutLayer {
         .per_backend(per_workload.iter().map(of).collect::<HashMap<_, _>>())
 }
 
-fn client_error(index: usize, url: &BackendUrl, error: &EgressConfigError) -> ConfigError {
-    match error {
+fn client_error(
+    index: usize,
+    url: &BackendUrl,
+    error: &EgressConfigError,
+    environment: &Environment,
+) -> BackendError {
+    let (path, reason, message) = match error {
         EgressConfigError::CaBundleEmpty { path }
-        | EgressConfigError::CaBundleInvalid { path, .. }
-        | EgressConfigError::CaBundleUnreadable { path, .. } => {
-            let allowed = format!("a readable file of PEM certificates ({error})");
-            config_error(index, "caBundlePath", path.display().to_string(), allowed)
+        | EgressConfigError::CaBundleInvalid { path, .. } => {
+            (path, LeftOutReason::SecretInvalid, format!("CA bundle: {error}"))
+        }
+        EgressConfigError::CaBundleUnreadable { path, .. } => {
+            let message = format!("CA bundle {} is not there yet", path.display());
+            (path, LeftOutReason::SecretPending, message)
         }
         EgressConfigError::NoHost
         | EgressConfigError::Scheme { .. }
         | EgressConfigError::UserInfo => {
-            config_error(index, "url", shown_url(url), format!("a usable URL ({error})"))
+            let allowed = format!("a usable URL ({error})");
+            return BackendError::Config(config_error(index, "url", shown_url(url), allowed));
         }
-    }
+    };
+    let allowed = format!("a readable file of PEM certificates ({error})");
+    let invalid = config_error(index, "caBundlePath", path.display().to_string(), allowed);
+    environment.backend_error(invalid, reason, message)
 }
 
 fn config_error(index: usize, key: &str, found: String, allowed: String) -> ConfigError {
@@ -210,15 +270,11 @@ fn config_error(index: usize, key: &str, found: String, allowed: String) -> Conf
 }
 
 /// Describes a backend's configuration for `/status`.
-pub(super) fn describe(
-    backend: &Backend,
-    group: &str,
-    strategies: &Strategies,
-) -> (String, BackendInfo) {
+fn describe(backend: &Backend, group: &str, strategies: &Strategies) -> (String, BackendInfo) {
     let mut metadata = backend.metadata.clone();
     metadata.insert("group".to_owned(), group.to_owned());
     let entry = matches!(backend.kind, BackendKind::Entry { .. });
-    let auth = strategies.for_backend(&backend.name).name;
+    let auth = strategies.name_for_backend(&backend.name);
     (backend.name.clone(), BackendInfo { url: shown_url(&backend.url), entry, auth, metadata })
 }
 

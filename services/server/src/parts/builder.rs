@@ -10,9 +10,9 @@ use vmcp_config::{
 use vmcp_egress::Egress;
 
 use super::auth_server::{self, Conversion};
-use super::backends::{self, SharedSettings};
+use super::backends::{self, Converted, SharedSettings};
 use super::credential_advice::KnownIssuers;
-use super::environment::variable;
+use super::environment::Environment;
 use super::failures::Failures;
 use super::telemetry::{self, TelemetryParts, TelemetrySource};
 use super::{
@@ -26,17 +26,25 @@ use super::{
 #[must_use]
 pub struct PartsBuilder<'a> {
     pub(super) egress: &'a Egress,
+    pub(super) environment: &'a Environment,
     pub(super) telemetry: TelemetrySource<'a>,
 }
 
 impl Parts {
     /// Returns a builder whose parts connect through `egress`.
     pub fn builder(egress: &Egress) -> PartsBuilder<'_> {
-        PartsBuilder { egress, telemetry: TelemetrySource::Start { attributes: &[] } }
+        static PROCESS: Environment = Environment::of_process();
+        let telemetry = TelemetrySource::Start { attributes: &[] };
+        PartsBuilder { egress, environment: &PROCESS, telemetry }
     }
 }
 
 impl<'a> PartsBuilder<'a> {
+    /// Reads variables from `environment`. The default is the environment of the process.
+    pub fn environment(self, environment: &'a Environment) -> Self {
+        Self { environment, ..self }
+    }
+
     /// Adds resource attributes to telemetry; they override those of the configuration.
     pub fn telemetry_attributes(self, attributes: &'a [(String, String)]) -> Self {
         Self { telemetry: TelemetrySource::Start { attributes }, ..self }
@@ -70,7 +78,6 @@ impl<'a> PartsBuilder<'a> {
 
     /// Builds the parts without a check for contradictions between sections.
     pub(super) fn build_consistent(self, file: File) -> Result<Parts, PartsError> {
-        let egress = self.egress;
         let (unsupported, group) = (unsupported::find(&file), file.group().to_owned());
         let File {
             name,
@@ -93,34 +100,35 @@ impl<'a> PartsBuilder<'a> {
         let Operational { log_level, timeouts, failure_handling } = operational;
         let Failures { partial_failure, checks, circuit } = Failures::new(&failure_handling)?;
         let provider = first_provider(auth_server.as_ref());
-        let (strategies, mut errors) = credentials::strategies(outgoing_auth, provider, egress);
+        let (strategies, mut errors) = credentials::strategies(outgoing_auth, provider, self);
         let issuers = Arc::new(KnownIssuers::new(&incoming_auth, auth_server.as_ref()));
         let (incoming_auth, Conversion { auth_server, errors: found, mut warnings }) =
-            front(&name, incoming_auth, auth_server, egress);
+            front(&name, incoming_auth, auth_server, self);
         errors.extend(found);
+        let variable = |name: &str| self.environment.variable(name);
         let session_storage =
             session_storage::convert(&name, session_storage, variable, &mut errors, &mut warnings);
         let audit = audit::convert(audit, &mut errors);
         let rules = aggregation::convert(aggregation, &composite_tools, &mut errors);
-        let optimizer = optimizer::convert(optimizer, &composite_tools, egress, &mut errors);
+        let optimizer = optimizer::convert(optimizer, &composite_tools, self, &mut errors);
         // After the other sections, so that a file with errors starts nothing. Before the backends, whose stacks report
         // to it.
-        let is_valid = unsupported.is_empty() && errors.is_empty();
-        let telemetry = self.start_telemetry(is_valid, &name, telemetry, &mut errors);
+        let telemetry = self.start_telemetry(unsupported.is_empty(), &name, telemetry, &mut errors);
         let (timeouts, strategies) = (&timeouts, &strategies);
-        let known = backends.iter().map(|it| backends::describe(it, &group, strategies)).collect();
         let layer = telemetry.as_ref().map(TelemetryParts::outgoing);
-        let shared = SharedSettings { timeouts, strategies, circuit, issuers, egress, layer };
-        let (backends, found) = backends::settings(backends, &shared);
-        errors.extend(found);
+        let builder = self;
+        let shared = SharedSettings { timeouts, strategies, circuit, issuers, builder, layer };
+        let Converted { backends, known, left_out } =
+            backends::settings(backends, &group, &shared, &mut errors, &mut warnings);
         let is_valid = unsupported.is_empty() && errors.is_empty();
         let Some(incoming_auth) = incoming_auth.filter(|_| is_valid) else {
             return Err(PartsError { unsupported, errors, ..PartsError::default() });
         };
         let is_strict = partial_failure == PartialFailure::Fail;
-        let info = ServerInfo { name: name.clone(), group, metadata, is_strict, backends: known };
+        let base =
+            Settings { partial_failure, checks: Some(checks), ..Settings::new(name.clone()) };
+        let info = ServerInfo { name, group, metadata, is_strict, backends: known, left_out };
         warnings.extend(incoming_auth.unknown_backends(|name| info.backends.contains_key(name)));
-        let base = Settings { partial_failure, checks: Some(checks), ..Settings::new(name) };
         Ok(Parts {
             settings: Settings { backends, rules, optimizer, ..base },
             incoming_auth,
@@ -138,13 +146,15 @@ impl<'a> PartsBuilder<'a> {
     /// Starts telemetry, unless the configuration has errors.
     fn start_telemetry(
         self,
-        is_valid: bool,
+        is_supported: bool,
         name: &str,
         section: Option<TelemetrySection>,
         errors: &mut Vec<ConfigError>,
     ) -> Option<TelemetryParts> {
+        let is_valid = is_supported && errors.is_empty();
         let builder = if is_valid { self } else { self.without_telemetry() };
-        let telemetry = telemetry::start(name, section, builder.telemetry, self.egress);
+        let telemetry =
+            telemetry::start(name, section, builder.telemetry, self.egress, self.environment);
         telemetry.map_err(|found| errors.extend(found)).ok().flatten()
     }
 }
@@ -159,14 +169,15 @@ fn front(
     name: &str,
     incoming: IncomingSection,
     section: Option<AuthServer<SecretFile>>,
-    egress: &Egress,
+    builder: PartsBuilder<'_>,
 ) -> (Option<IncomingAuth>, Conversion) {
+    let PartsBuilder { egress, environment, telemetry: _ } = builder;
     let is_issuer = section.is_some();
     let hosts = configured_hosts::configured_hosts(&incoming, section.as_ref());
     let converted = section.map(|section| auth_server::convert(name, section, &incoming, egress));
     let mut converted = converted.unwrap_or_default();
     let (incoming_auth, found, warnings) =
-        incoming_auth::convert(name, incoming, is_issuer, egress);
+        incoming_auth::convert(name, incoming, is_issuer, egress, environment);
     converted.errors.extend(found);
     converted.warnings.extend(warnings);
     (incoming_auth.map(|incoming_auth| incoming_auth.with_configured_hosts(hosts)), converted)

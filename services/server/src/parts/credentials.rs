@@ -1,39 +1,33 @@
 //! `outgoingAuth`: credentials for backends.
 
+mod sts;
+
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
 use vmcp_aggregate::settings::Sharing;
-use vmcp_aws_sts::{
-    AwsStsLayer, NameError, RoleArn, RoleMapping, RoleMappings, RoleMappingsError, Sts, Subject,
-};
 use vmcp_config::{
-    AwsSts, ClientSecret, ConfigError, EnvName, HeaderInjection, HeaderName, HeaderValue,
-    OutgoingAuth, ProviderName, RoleMatch, Strategy, TokenExchange, TokenType, UpstreamInject,
+    ClientSecret, ConfigError, EnvName, HeaderInjection, HeaderName, HeaderValue, OutgoingAuth,
+    ProviderName, Strategy, TokenExchange, TokenType, UpstreamInject,
 };
 use vmcp_core::Clock;
-use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
+use vmcp_egress::{FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_header_injection::{Credential, CredentialHeader, HeaderInjectionLayer};
 use vmcp_token_exchange::{
     EndpointSettings, OAuthClient, TokenEndpoint, TokenExchangeLayer, TokenUrl,
 };
 
-use super::environment;
+use super::PartsBuilder;
+use super::environment::Environment;
+use super::left_out::{BackendError, LeftOutReason};
 use crate::memory_gauges::MemoryGauges;
 use crate::stack::Credentials;
 
-/// Maximum number of callers whose credentials are cached per strategy.
-const MAX_CACHED_CALLERS: usize = 10_000;
-
-/// Environment variable that overrides the regional STS endpoint, as in the AWS tools.
-const STS_ENDPOINT: &str = "AWS_ENDPOINT_URL_STS";
-
 /// Strategies for outgoing authentication, by backend.
 pub(super) struct Strategies {
-    default: Option<BackendCredentials>,
-    backends: HashMap<String, BackendCredentials>,
+    default: Option<ConvertedStrategy>,
+    backends: HashMap<String, ConvertedStrategy>,
     /// Gauges of the credential caches.
     pub(super) gauges: MemoryGauges,
 }
@@ -52,21 +46,31 @@ pub(super) struct BackendCredentials {
     pub(super) header: Option<http::HeaderName>,
 }
 
+/// Strategy, or the reason why its backends are left out.
+struct ConvertedStrategy {
+    name: &'static str,
+    credentials: Result<BackendCredentials, (LeftOutReason, String)>,
+}
+
 /// Converter of strategies, which collects errors.
 struct Converter<'a> {
     fetcher: &'a Fetcher,
     /// First provider that users log in at, with an embedded authorization server.
     default_provider: Option<&'a str>,
+    environment: &'a Environment,
     gauges: MemoryGauges,
     errors: Vec<ConfigError>,
+    /// Reason why the backends of the strategy being converted are left out.
+    left_out: Option<(LeftOutReason, String)>,
 }
 
 /// Converts all strategies, and returns the errors. `default_provider` is the first provider that users log in at here.
 pub(super) fn strategies(
     outgoing: OutgoingAuth,
     default_provider: Option<&str>,
-    egress: &Egress,
+    builder: PartsBuilder<'_>,
 ) -> (Strategies, Vec<ConfigError>) {
+    let PartsBuilder { egress, environment, telemetry: _ } = builder;
     let OutgoingAuth { source: _, default, backends } = outgoing;
     // The operator configures these servers, so they may be on any network. The check of their URLs permits plain HTTP
     // on loopback only.
@@ -81,26 +85,39 @@ pub(super) fn strategies(
     let mut converter = Converter {
         fetcher: &fetcher,
         default_provider,
+        environment,
         gauges: MemoryGauges::default(),
         errors: Vec::new(),
+        left_out: None,
     };
-    let default = default.and_then(|strategy| converter.convert("outgoingAuth.default", strategy));
+    let default = default.and_then(|strategy| converter.strategy("outgoingAuth.default", strategy));
     let backends = backends
         .into_iter()
         .filter_map(|(name, strategy)| {
             let at = format!("outgoingAuth.backends.{name}");
-            Some((name, converter.convert(&at, strategy)?))
+            Some((name, converter.strategy(&at, strategy)?))
         })
         .collect();
-    let Converter { fetcher: _, default_provider: _, gauges, errors } = converter;
+    let Converter { fetcher: _, default_provider: _, environment: _, gauges, errors, left_out: _ } =
+        converter;
     (Strategies { default, backends, gauges }, errors)
 }
 
 impl Strategies {
     /// Returns the strategy of `backend`: its own entry, else the default, else no credentials (seed section 5.2).
-    pub(super) fn for_backend(&self, backend: &str) -> BackendCredentials {
-        let shown = self.backends.get(backend).or(self.default.as_ref());
-        shown.cloned().unwrap_or_else(BackendCredentials::none)
+    pub(super) fn for_backend(&self, backend: &str) -> Result<BackendCredentials, BackendError> {
+        let Some(strategy) = self.find(backend) else { return Ok(BackendCredentials::none()) };
+        let credentials = strategy.credentials.clone();
+        credentials.map_err(|(reason, message)| BackendError::LeftOut(reason, message))
+    }
+
+    /// Returns the name of the strategy of `backend`.
+    pub(super) fn name_for_backend(&self, backend: &str) -> &'static str {
+        self.find(backend).map_or(BackendCredentials::none().name, |strategy| strategy.name)
+    }
+
+    fn find(&self, backend: &str) -> Option<&ConvertedStrategy> {
+        self.backends.get(backend).or(self.default.as_ref())
     }
 }
 
@@ -112,28 +129,50 @@ impl BackendCredentials {
 }
 
 impl<'a> Converter<'a> {
-    fn convert(&mut self, at: &str, strategy: Strategy) -> Option<BackendCredentials> {
+    /// Converts a strategy; `None` after an error.
+    fn strategy(&mut self, at: &str, strategy: Strategy) -> Option<ConvertedStrategy> {
+        let name = match &strategy {
+            Strategy::Unauthenticated => BackendCredentials::none().name,
+            Strategy::HeaderInjection(_) => "header_injection",
+            Strategy::TokenExchange(_) => "token_exchange",
+            Strategy::UpstreamInject(_) => "upstream_inject",
+            Strategy::AwsSts(_) => "aws_sts",
+        };
+        let credentials = self.convert(at, name, strategy);
+        let credentials = match self.left_out.take() {
+            Some(reason) => Err(reason),
+            None => Ok(credentials?),
+        };
+        Some(ConvertedStrategy { name, credentials })
+    }
+
+    fn convert(
+        &mut self,
+        at: &str,
+        name: &'static str,
+        strategy: Strategy,
+    ) -> Option<BackendCredentials> {
         let mut digest = DefaultHasher::new();
         let header = credential_header(&strategy);
-        let (name, catalog, credentials) = match strategy {
+        let (catalog, credentials) = match strategy {
             Strategy::Unauthenticated => return Some(BackendCredentials::none()),
             Strategy::HeaderInjection(settings) => {
                 let at = format!("{at}.headerInjection");
-                ("header_injection", Sharing::Shared, self.header(&at, settings, &mut digest)?)
+                (Sharing::Shared, self.header(&at, settings, &mut digest)?)
             }
             Strategy::TokenExchange(settings) => {
                 let at = format!("{at}.tokenExchange");
-                ("token_exchange", Sharing::PerCaller, self.exchange(&at, settings, &mut digest)?)
+                (Sharing::PerCaller, self.exchange(&at, settings, &mut digest)?)
             }
             Strategy::UpstreamInject(UpstreamInject { provider_name }) => {
                 provider_name.as_str().hash(&mut digest);
                 let credential = Credential::upstream(provider_name.as_str());
                 let layer = HeaderInjectionLayer::new(credential).retry_on_unauthorized();
-                ("upstream_inject", Sharing::PerCaller, Credentials::Header(layer))
+                (Sharing::PerCaller, Credentials::Header(layer))
             }
             Strategy::AwsSts(settings) => {
                 let at = format!("{at}.awsSts");
-                ("aws_sts", Sharing::PerCaller, self.sts(&at, settings, &mut digest)?)
+                (Sharing::PerCaller, self.sts(&at, settings, &mut digest)?)
             }
         };
         name.hash(&mut digest);
@@ -147,6 +186,7 @@ impl<'a> Converter<'a> {
         digest: &mut DefaultHasher,
     ) -> Option<Credentials> {
         let HeaderInjection { header_name, value } = settings;
+        let is_named = matches!(value, HeaderValue::Env(_));
         let (key, secret) = match value {
             HeaderValue::Literal(secret) => ("headerValue", Some(secret.secret().clone())),
             HeaderValue::Env(name) => {
@@ -160,7 +200,8 @@ impl<'a> Converter<'a> {
         let secret = secret?;
         let credential = Credential::fixed(&secret).map_err(|error| {
             let allowed = format!("text that can stand in a header ({error})");
-            self.reject(format!("{at}.{key}"), "the secret".to_owned(), allowed);
+            let invalid = ConfigError::new(format!("{at}.{key}"), "the secret", allowed);
+            self.reject_secret(is_named, invalid);
         });
         (header_name.as_str(), secret.expose_secret()).hash(digest);
         let layer = HeaderInjectionLayer::new(credential.ok()?).header(header.ok()?);
@@ -184,6 +225,7 @@ impl<'a> Converter<'a> {
             external_token_header_name,
         } = settings;
         let is_missing_allowed = client_secret.is_none();
+        let is_named = matches!(client_secret, Some(ClientSecret::Env(_)));
         let secret = match client_secret {
             None => None,
             Some(ClientSecret::Literal(secret)) => Some(secret.secret().clone()),
@@ -204,7 +246,7 @@ impl<'a> Converter<'a> {
             let allowed = format!("an https:// URL, or http:// on this machine ({error})");
             self.reject(format!("{at}.tokenUrl"), format!("\"{token_url}\""), allowed);
         });
-        let client = self.client(at, client_id.as_deref(), secret.as_ref());
+        let client = self.client(at, client_id.as_deref(), secret.as_ref(), is_named);
         let header = self.external_header(at, header);
         // The errors are recorded above, all of them.
         let (client, header) = (client?, header.ok()?);
@@ -258,6 +300,7 @@ impl<'a> Converter<'a> {
         at: &str,
         id: Option<&str>,
         secret: Option<&SecretString>,
+        is_named: bool,
     ) -> Option<Option<OAuthClient>> {
         let client = match (id, secret) {
             (None, _) => return Some(None),
@@ -267,119 +310,37 @@ impl<'a> Converter<'a> {
         match client {
             Ok(client) => Some(Some(client)),
             Err(error) => {
-                let found = "an id or secret".to_owned();
-                self.reject(format!("{at}.clientId"), found, error.to_string());
+                let at = format!("{at}.clientId");
+                let invalid = ConfigError::new(at, "an id or secret", error.to_string());
+                self.reject_secret(is_named, invalid);
                 None
             }
         }
     }
 
-    fn sts(
-        &mut self,
-        at: &str,
-        settings: AwsSts,
-        digest: &mut DefaultHasher,
-    ) -> Option<Credentials> {
-        let AwsSts {
-            region,
-            fallback_role_arn,
-            role_claim,
-            role_mappings,
-            service,
-            session_duration,
-            session_name_claim,
-            subject_provider_name,
-        } = settings;
-        (region.as_str(), fallback_role_arn.as_ref().map(vmcp_config::RoleArn::as_str))
-            .hash(digest);
-        (&role_claim, &service, session_duration, &session_name_claim).hash(digest);
-        // Defaults as for a token exchange (seed 001 section 2.6).
-        let provider = self.provider(subject_provider_name.as_ref());
-        provider.hash(digest);
-        let mut mappings = Vec::with_capacity(role_mappings.len());
-        for mapping in role_mappings {
-            let vmcp_config::RoleMapping { role_arn, matches, priority } = mapping;
-            let matches = match matches {
-                RoleMatch::Claim(claim) => vmcp_aws_sts::RoleMatch::Claim(claim),
-                RoleMatch::Matcher(matcher) => vmcp_aws_sts::RoleMatch::Matcher(matcher),
-            };
-            (role_arn.as_str(), priority, format!("{matches:?}")).hash(digest);
-            let role = RoleArn::try_from(role_arn.as_str());
-            let role = self.accept(format!("{at}.roleMappings"), role_arn.as_str(), role)?;
-            mappings.push(RoleMapping { role, matches, priority });
-        }
-        let fallback = match &fallback_role_arn {
-            Some(arn) => {
-                let role = RoleArn::try_from(arn.as_str());
-                Some(self.accept(format!("{at}.fallbackRoleArn"), arn.as_str(), role)?)
-            }
-            None => None,
-        };
-        let roles = RoleMappings::new(fallback, mappings, &role_claim);
-        let roles = roles.map_err(|error| self.reject_roles(at, &error));
-        let service = vmcp_aws_sts::ServiceName::try_from(service.as_str()).map_err(|error| {
-            self.reject(format!("{at}.service"), format!("\"{service}\""), error.to_string());
-        });
-        let named = vmcp_aws_sts::Region::try_from(region.as_str());
-        let region = self.accept(format!("{at}.region"), region.as_str(), named)?;
-        let duration = vmcp_aws_sts::SessionDuration::try_from(session_duration);
-        let seconds = session_duration.to_string();
-        let duration = self.accept(format!("{at}.sessionDuration"), &seconds, duration)?;
-        let sts = self.sts_endpoint(at, &region, digest)?;
-        let assume = vmcp_aws_sts::CredentialCache::new(sts, MAX_CACHED_CALLERS, Clock::system());
-        self.gauges.add("aws_credentials", assume.gauge());
-        let subject = provider.map_or(Subject::Caller, |name| Subject::Upstream(name.into()));
-        let layer = AwsStsLayer::new(region, roles.ok()?, assume)
-            .service(service.ok()?)
-            .subject(subject)
-            .session_name_claim(&session_name_claim)
-            .session_duration(duration);
-        self.gauges.add("aws_roles", layer.gauge());
-        Some(Credentials::Sts(layer))
-    }
-
-    /// Returns the value. A parsed section has only valid ones; one that was built in code may not.
-    fn accept<T>(&mut self, at: String, found: &str, value: Result<T, NameError>) -> Option<T> {
-        value.map_err(|error| self.reject(at, found.to_owned(), error.to_string())).ok()
-    }
-
-    /// Returns the STS endpoint of a region, or the one that the environment names; `None` after an error.
-    fn sts_endpoint(
-        &mut self,
-        at: &str,
-        region: &vmcp_aws_sts::Region,
-        digest: &mut DefaultHasher,
-    ) -> Option<Sts> {
-        let client = self.fetcher.clone();
-        let Ok(endpoint) = std::env::var(STS_ENDPOINT) else {
-            return Some(Sts::new(region, client));
-        };
-        endpoint.hash(digest);
-        // Callers' tokens are sent here, so the URL must meet the requirements for a token endpoint.
-        let uri: Option<Uri> = TokenUrl::new(&endpoint).ok().and_then(|_| endpoint.parse().ok());
-        let Some(uri) = uri else {
-            let allowed = "an https:// URL, or http:// on this machine".to_owned();
-            self.reject(at.to_owned(), format!("{STS_ENDPOINT}=\"{endpoint}\""), allowed);
-            return None;
-        };
-        Some(Sts::with_endpoint(&uri, region, client))
-    }
-
-    fn reject_roles(&mut self, at: &str, error: &RoleMappingsError) {
-        let RoleMappingsError::Mappings(mappings) = error else {
-            let found = "no usable roles".to_owned();
-            return self.reject(format!("{at}.roleMappings"), found, error.to_string());
-        };
-        for mapping in mappings {
-            let path = format!("{at}.roleMappings[{}].matcher", mapping.index);
-            let allowed = format!("a CEL expression over claims ({})", mapping.problem);
-            self.reject(path, "the expression".to_owned(), allowed);
-        }
-    }
-
     /// Returns the value of an environment variable.
     fn variable(&mut self, at: &str, name: &EnvName) -> Option<SecretString> {
-        environment::secret(at, name).map_err(|error| self.errors.push(error)).ok()
+        let value = self.environment.backend_secret(at, name);
+        value.map_err(|error| self.report(error)).ok()
+    }
+
+    fn report(&mut self, error: BackendError) {
+        match error {
+            BackendError::Config(error) => self.errors.push(error),
+            BackendError::LeftOut(reason, message) => {
+                self.left_out.get_or_insert((reason, message));
+            }
+        }
+    }
+
+    /// Reports a secret with an unusable value, which may be in a file.
+    fn reject_secret(&mut self, is_named: bool, error: ConfigError) {
+        let message = format!("{}: not {}", error.path, error.allowed);
+        self.report(if is_named {
+            self.environment.backend_error(error, LeftOutReason::SecretInvalid, message)
+        } else {
+            BackendError::Config(error)
+        });
     }
 
     fn reject(&mut self, path: String, found: String, allowed: String) {

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use vmcp_config::{ConfigError, ConfigErrors, File, Format};
-use vmcp_egress::Egress;
 
 use super::{Parts, PartsBuilder, UnsupportedSetting};
 
@@ -55,8 +54,7 @@ impl PartsBuilder<'_> {
             Ok(file) => return self.build(file.clone()).map(|parts| (file, parts)),
             Err(found) => found,
         };
-        let further =
-            File::parse_lossy(text, Format::Yaml).map(|file| further(file, &found, self.egress));
+        let further = File::parse_lossy(text, Format::Yaml).map(|file| self.further(file, &found));
         let PartsError { mut unsupported, errors: further, .. } = further.unwrap_or_default();
         let documents = found.as_slice();
         unsupported.retain(|section| documents.iter().all(|it| !is_related(it, &section.path)));
@@ -70,17 +68,17 @@ impl PartsBuilder<'_> {
             more: found.count() - documents.len(),
         })
     }
-}
 
-/// Returns the remaining errors of a document that has parse errors.
-fn further(file: File, found: &ConfigErrors, egress: &Egress) -> PartsError {
-    // Contradictions are unknown without valid authentication settings.
-    let is_known = found.iter().all(|error| !error.path.starts_with("incomingAuth"));
-    let contradictions = if is_known { file.contradictions() } else { Vec::new() };
-    let mut error =
-        Parts::builder(egress).without_telemetry().build_consistent(file).err().unwrap_or_default();
-    error.errors.splice(..0, contradictions);
-    error
+    /// Returns the remaining errors of a document that has parse errors.
+    fn further(self, file: File, found: &ConfigErrors) -> PartsError {
+        // Contradictions are unknown without valid authentication settings.
+        let is_known = found.iter().all(|error| !error.path.starts_with("incomingAuth"));
+        let contradictions = if is_known { file.contradictions() } else { Vec::new() };
+        let built = self.without_telemetry().build_consistent(file);
+        let mut error = built.err().unwrap_or_default();
+        error.errors.splice(..0, contradictions);
+        error
+    }
 }
 
 /// Returns `true` if the error at `path` may be a consequence of `error`: both concern the same value, or one of them
@@ -98,6 +96,8 @@ fn is_related(error: &ConfigError, path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use vmcp_egress::Egress;
+
     use super::*;
 
     #[test]

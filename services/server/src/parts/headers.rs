@@ -8,24 +8,25 @@ use vmcp_config::{ConfigError, Headers};
 use vmcp_header_injection::{CredentialHeader, StaticHeadersLayer};
 
 use super::credentials::BackendCredentials;
-use super::environment;
+use super::environment::Environment;
+use super::left_out::{BackendError, LeftOutReason};
 
 /// The layer that sets the headers; `None` without any. Their values go into `digest`.
 pub(super) fn layer(
     index: usize,
     headers: &Headers,
     strategy: &BackendCredentials,
+    environment: &Environment,
     digest: &mut DefaultHasher,
-) -> Result<Option<StaticHeadersLayer>, Vec<ConfigError>> {
+) -> Result<Option<StaticHeadersLayer>, Vec<BackendError>> {
     let mut errors = Vec::new();
     let mut layer = StaticHeadersLayer::new();
     for (name, value) in headers.iter() {
+        let error = |found: String, allowed: String| {
+            ConfigError::new(format!("backends[{index}].headers.{name}"), found, allowed)
+        };
         let mut reject = |found: String, allowed: String| {
-            errors.push(ConfigError::new(
-                format!("backends[{index}].headers.{name}"),
-                found,
-                allowed,
-            ));
+            errors.push(BackendError::Config(error(found, allowed)));
         };
         let header = match name.as_str().parse::<CredentialHeader>() {
             Ok(header) => header,
@@ -39,19 +40,31 @@ pub(super) fn layer(
             reject(found, "another header, or type: unauthenticated in outgoingAuth".to_owned());
             continue;
         }
-        let value = match value.template().resolve(environment::variable) {
+        let template = value.template();
+        let value = match template.resolve(|name| environment.variable(name)) {
             Ok(value) => value,
-            Err(error) => {
-                let found = format!("${{{}}}, which is not set", error.0);
-                reject(found, "an environment variable with a value".to_owned());
+            Err(missing) => {
+                let found = format!("${{{}}}, which is not set", missing.0);
+                let error = error(found, "an environment variable with a value".to_owned());
+                let message = format!("secret {} is not there yet", missing.0);
+                let reason = LeftOutReason::SecretPending;
+                errors.push(environment.backend_error(error, reason, message));
                 continue;
             }
         };
         (header.name().as_str(), &value).hash(digest);
         match layer.clone().header(&header, &SecretString::from(value)) {
             Ok(more) => layer = more,
-            Err(error) => {
-                reject("the value".to_owned(), format!("text that a header can have ({error})"));
+            Err(invalid) => {
+                let allowed = format!("text that a header can have ({invalid})");
+                let message = format!("the value of the header {name} is not {allowed}");
+                let error = error("the value".to_owned(), allowed);
+                let reason = LeftOutReason::SecretInvalid;
+                errors.push(if template.is_literal() {
+                    BackendError::Config(error)
+                } else {
+                    environment.backend_error(error, reason, message)
+                });
             }
         }
     }

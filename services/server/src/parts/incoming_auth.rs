@@ -26,7 +26,7 @@ use vmcp_jwt::{JwksSource, ValidationOptions, Verifier};
 
 use self::issuer_client::IssuerClients;
 use super::embedded_issuer::{EmbeddedTokenVerifier, IssuerSessions};
-use super::environment;
+use super::environment::Environment;
 use crate::memory_gauges::MemoryGauges;
 
 /// Gauge name of the cache of verified tokens.
@@ -72,6 +72,7 @@ type Authentication = (AuthenticationLayer<Arc<dyn Authenticator>>, ProtectedRes
 
 struct Converter<'a> {
     egress: &'a Egress,
+    environment: &'a Environment,
     digest: DefaultHasher,
     gauges: MemoryGauges,
     errors: Vec<ConfigError>,
@@ -84,9 +85,11 @@ pub(super) fn convert(
     incoming: IncomingSection,
     is_issuer: bool,
     egress: &Egress,
+    environment: &Environment,
 ) -> (Option<IncomingAuth>, Vec<ConfigError>, Vec<Warning>) {
     let mut converter = Converter {
         egress,
+        environment,
         digest: DefaultHasher::new(),
         gauges: MemoryGauges::default(),
         errors: Vec::new(),
@@ -117,7 +120,7 @@ pub(super) fn convert(
         Authz::None => Some(None),
         Authz::Cedar(cedar) => converter.cedar(name, cedar).map(Some),
     };
-    let Converter { egress: _, digest, gauges, errors, warnings } = converter;
+    let Converter { egress: _, environment: _, digest, gauges, errors, warnings } = converter;
     let source_config = SourceConfig { server: name.to_owned(), section, digest: digest.finish() };
     let incoming_auth =
         authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
@@ -266,8 +269,7 @@ impl Converter<'_> {
         let rules = ValidationOptions::new(&oidc.issuer, &oidc.audience);
         let secret = self.secret(AT, &oidc);
         let resource = self.resource(AT, &oidc);
-        let clients = IssuerClients::new(AT, &oidc, self.egress, &mut self.digest);
-        let clients = clients.map_err(|errors| self.errors.extend(errors)).ok()?;
+        let clients = self.clients(AT, &oidc)?;
         let (configured, supplied) = clients.for_keys();
         let client_id = oidc.client_id().to_owned();
         let Oidc {
@@ -325,10 +327,15 @@ impl Converter<'_> {
         Some((layer, resource))
     }
 
+    fn clients(&mut self, at: &str, oidc: &Oidc) -> Option<IssuerClients> {
+        let clients = IssuerClients::new(at, oidc, self.egress, &mut self.digest);
+        clients.map_err(|errors| self.errors.extend(errors)).ok()
+    }
+
     /// Returns the client's secret. Errors are recorded.
     fn secret(&mut self, at: &str, oidc: &Oidc) -> Result<Option<SecretString>, ()> {
         let Some(name) = &oidc.client_secret_env else { return Ok(None) };
-        match environment::secret(&format!("{at}.clientSecretEnv"), name) {
+        match self.environment.secret(&format!("{at}.clientSecretEnv"), name) {
             Ok(secret) => {
                 secret.expose_secret().hash(&mut self.digest);
                 Ok(Some(secret))

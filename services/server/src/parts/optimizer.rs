@@ -10,7 +10,8 @@ use vmcp_config::{CompositeTool, ConfigError, EnvName, Optimizer};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_optimize::{CALL_TOOL, EmbeddingService, FIND_TOOL, SearchOptions};
 
-use super::environment;
+use super::PartsBuilder;
+use super::environment::Environment;
 
 /// Maximum size of a request to the embedding service and of its response, in bytes.
 const MAX_BODY: usize = 8 << 20;
@@ -28,9 +29,10 @@ const MODEL: &str = "optimizer.embeddingServiceModel";
 pub(super) fn convert(
     optimizer: Option<Optimizer>,
     composite_tools: &[CompositeTool],
-    egress: &Egress,
+    builder: PartsBuilder<'_>,
     errors: &mut Vec<ConfigError>,
 ) -> Option<OptimizerSettings> {
+    let PartsBuilder { egress, environment, telemetry: _ } = builder;
     let optimizer = optimizer?;
     for (index, tool) in composite_tools.iter().enumerate() {
         if [FIND_TOOL, CALL_TOOL].contains(&&*tool.name) {
@@ -65,7 +67,8 @@ pub(super) fn convert(
         api_key: embedding_service_api_key_env,
         model: embedding_service_model,
     };
-    let embedding = service.convert(egress).map_err(|error| errors.push(error)).ok().flatten();
+    let embedding =
+        service.convert(egress, environment).map_err(|error| errors.push(error)).ok().flatten();
     Some(OptimizerSettings { options, embedding })
 }
 
@@ -79,7 +82,11 @@ struct ServiceSection {
 
 impl ServiceSection {
     /// Converts the settings. `None` without a service.
-    fn convert(self, egress: &Egress) -> Result<Option<EmbeddingSettings>, ConfigError> {
+    fn convert(
+        self,
+        egress: &Egress,
+        environment: &Environment,
+    ) -> Result<Option<EmbeddingSettings>, ConfigError> {
         let Self { url, timeout, api_key, model } = self;
         let unused = |path: &str, found: String| {
             Err(ConfigError::new(path, found, "nothing, because there is no embeddingService"))
@@ -104,7 +111,7 @@ impl ServiceSection {
             service = named.map_err(|error| ConfigError::new(MODEL, found, error.to_string()))?;
         }
         if let Some(name) = api_key {
-            let key = environment::secret(API_KEY, &name)?;
+            let key = environment.secret(API_KEY, &name)?;
             key.expose_secret().hash(&mut digest);
             service = service.api_key(&key).map_err(|_| {
                 let found = format!("{name}, whose value has control characters");
@@ -131,6 +138,7 @@ fn policy(deadline: Duration) -> FetchPolicy {
 mod tests {
     use vmcp_config::{File, Format};
 
+    use super::super::Parts;
     use super::*;
 
     #[tokio::test]
@@ -140,7 +148,7 @@ mod tests {
                 format!("name: x\nincomingAuth: {{type: anonymous}}\noptimizer: {section}\n");
             let optimizer = File::parse(&text, Format::Yaml).unwrap().optimizer;
             let mut errors = Vec::new();
-            convert(optimizer, &[], &Egress::default(), &mut errors);
+            convert(optimizer, &[], Parts::builder(&Egress::default()), &mut errors);
             errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         for (section, expected) in [
@@ -168,7 +176,7 @@ mod tests {
                     compositeTools: [{name: find_tool, steps: [{id: a, tool: b}]}]\n";
         let File { optimizer, composite_tools, .. } = File::parse(text, Format::Yaml).unwrap();
         let mut errors = Vec::new();
-        convert(optimizer, &composite_tools, &Egress::default(), &mut errors);
+        convert(optimizer, &composite_tools, Parts::builder(&Egress::default()), &mut errors);
         assert!(errors[0].to_string().starts_with("compositeTools[0].name: found"), "{errors:?}");
     }
 }

@@ -13,6 +13,19 @@ use crate::file_mode::is_readable_by_others;
 /// Maximum size of a secret file, in bytes.
 const MAX_FILE_SIZE: u64 = 64 << 10;
 
+/// Reason why a file is unusable.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("which cannot be read ({0})")]
+    Unreadable(#[from] io::Error),
+    #[error("which is not a regular file")]
+    NotRegular,
+    #[error("which is empty")]
+    Empty,
+    #[error("which is larger than {MAX_FILE_SIZE} bytes")]
+    TooLarge,
+}
+
 /// Reader of secret files, which collects errors.
 #[derive(Default)]
 pub(super) struct SecretFiles {
@@ -65,18 +78,16 @@ impl SecretFiles {
 }
 
 /// Returns the content, or the reason why the file is unusable.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let unreadable = |error: io::Error| format!("which cannot be read ({error})");
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
     // Opening a FIFO or a device may block.
-    if !path.metadata().map_err(unreadable)?.is_file() {
-        return Err("which is not a regular file".to_owned());
+    if !path.metadata()?.is_file() {
+        return Err(ReadError::NotRegular);
     }
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(unreadable)?;
-    file.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    File::open(path)?.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
-        0 => Err("which is empty".to_owned()),
+        0 => Err(ReadError::Empty),
         1..=MAX_FILE_SIZE => Ok(bytes),
-        _ => Err("which is too large".to_owned()),
+        _ => Err(ReadError::TooLarge),
     }
 }

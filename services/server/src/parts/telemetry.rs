@@ -12,7 +12,7 @@ use vmcp_telemetry_export::{
     Telemetry,
 };
 
-use super::environment;
+use super::environment::Environment;
 
 /// Environment variable for the collector's protocol.
 const PROTOCOL_VARIABLE: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
@@ -52,8 +52,10 @@ pub(super) fn start(
     section: Option<Section>,
     source: TelemetrySource<'_>,
     egress: &Egress,
+    environment: &Environment,
 ) -> Result<Option<TelemetryParts>, Vec<ConfigError>> {
-    let converted = section.clone().map(|section| convert(name, section, egress)).transpose()?;
+    let converted = section.clone().map(|section| convert(name, section, egress, environment));
+    let converted = converted.transpose()?;
     match (source, converted.zip(section)) {
         (TelemetrySource::Off, _) | (TelemetrySource::Start { .. }, None) => Ok(None),
         (TelemetrySource::Running(running), _) => Ok(running.cloned()),
@@ -69,9 +71,13 @@ pub(super) fn start(
 /// Returns the reason why the valid section `telemetry` of `file` cannot be started, without starting it. Call it within
 /// a tokio runtime.
 #[must_use]
-pub fn telemetry_error(file: &File, egress: &Egress) -> Option<ConfigError> {
+pub fn telemetry_error(
+    file: &File,
+    egress: &Egress,
+    environment: &Environment,
+) -> Option<ConfigError> {
     let section = file.telemetry.clone()?;
-    match convert(&file.name, section, egress) {
+    match convert(&file.name, section, egress, environment) {
         Ok(converted) => converted.exporters().err().map(|error| start_error(&error)),
         Err(errors) => errors.into_iter().next(),
     }
@@ -86,6 +92,7 @@ fn convert(
     name: &str,
     section: Section,
     egress: &Egress,
+    environment: &Environment,
 ) -> Result<ConvertedTelemetry, Vec<ConfigError>> {
     let mut errors = Vec::new();
     let Section {
@@ -115,7 +122,7 @@ fn convert(
     });
     let endpoint = endpoint.map(|text| Endpoint::new(&text, insecure)).transpose();
     let endpoint = endpoint.map_err(|error| errors.push(to_config_error(&error)));
-    let named = header_values(&headers_env).map_err(|found| errors.extend(found));
+    let named = header_values(&headers_env, environment).map_err(|found| errors.extend(found));
     let named = named.unwrap_or_default();
     let literal = headers.iter().map(|(name, value)| (name.as_str(), value.secret()));
     let headers = Headers::new(literal.chain(named.iter().map(|(name, value)| (*name, value))));
@@ -148,12 +155,13 @@ fn convert(
 }
 
 /// Returns the headers with the values of their variables, or all errors.
-fn header_values(
-    headers: &BTreeMap<String, EnvName>,
-) -> Result<Vec<(&str, SecretString)>, Vec<ConfigError>> {
+fn header_values<'a>(
+    headers: &'a BTreeMap<String, EnvName>,
+    environment: &Environment,
+) -> Result<Vec<(&'a str, SecretString)>, Vec<ConfigError>> {
     let (mut values, mut errors) = (Vec::new(), Vec::new());
     for (header, name) in headers {
-        match environment::secret(&format!("telemetry.headersEnv.{header}"), name) {
+        match environment.secret(&format!("telemetry.headersEnv.{header}"), name) {
             Ok(value) => values.push((header.as_str(), value)),
             Err(error) => errors.push(error),
         }

@@ -10,7 +10,7 @@ use vmcp_telemetry_export::Telemetry;
 
 use super::{ServerState, backends, json_response};
 use crate::auth_server::AuthServerRuntime;
-use crate::parts::transport_name;
+use crate::parts::{LeftOutBackend, ServerInfo, transport_name};
 use crate::session_storage::SharedStorage;
 
 impl ServerState {
@@ -56,8 +56,6 @@ impl ServerState {
                 })
             })
             .collect();
-        // `true` if clients get lists.
-        let is_healthy = report.serves_lists(info.is_strict);
         let offered = |generation| {
             let shown = |kind| report.shown(kind, generation);
             json!({
@@ -72,8 +70,10 @@ impl ServerState {
             "version": env!("CARGO_PKG_VERSION"),
             "group_ref": info.group,
             "metadata": info.metadata,
-            "healthy": is_healthy,
+            // `true` if clients get lists.
+            "healthy": report.serves_lists(info.is_strict),
             "backends": backends,
+            "left_out_backends": left_out(&info),
             "offered": offered(Generation::Stateless),
             "offered_to_stateful": offered(Generation::Stateful),
             "conflicts": conflicts(&report),
@@ -95,6 +95,12 @@ impl ServerState {
             "authorization_server": self.reloadable.load().issuer().map(AuthServerRuntime::to_json),
         })
     }
+}
+
+/// Returns the backends that are configured, but not served.
+fn left_out(info: &ServerInfo) -> Vec<Value> {
+    let describe = |LeftOutBackend { backend, reason, message }: &LeftOutBackend| json!({"name": backend, "reason": reason.name(), "message": message});
+    info.left_out.iter().map(describe).collect()
 }
 
 /// Returns the conflicts of names.

@@ -15,9 +15,12 @@ use vmcp_egress::Egress;
 
 pub use self::files::NamedFiles;
 pub(super) use self::files::{FileStamp, stamp};
+use super::Options;
 use crate::auth_audit::AuthAuditRecorder;
 use crate::auth_server::{AuthServerError, AuthServerRuntime};
-use crate::parts::{AuditParts, AuthServerParts, Parts, SessionStorageParts, TelemetryParts};
+use crate::parts::{
+    AuditParts, AuthServerParts, Environment, Parts, SessionStorageParts, TelemetryParts,
+};
 use crate::routes::ServerState;
 use crate::stream_scope::StreamScope;
 
@@ -26,6 +29,14 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// First and longest delay before a retry of a reload that failed for a reason outside the file.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
+
+/// What each reload uses besides the configuration.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    egress: Egress,
+    environment: Environment,
+    set_debug: fn(bool),
+}
 
 /// Error of a reload.
 enum ReloadError {
@@ -42,6 +53,13 @@ struct Retry {
     delay: Duration,
 }
 
+impl Inputs {
+    pub(super) fn new(egress: &Egress, options: &Options) -> Self {
+        let (egress, environment) = (egress.clone(), options.environment.clone());
+        Self { egress, environment, set_debug: options.set_debug }
+    }
+}
+
 impl Retry {
     /// Returns the next retry after another failure.
     fn after(last: Option<Self>) -> Self {
@@ -51,13 +69,12 @@ impl Retry {
 }
 
 /// Watches `path`, and the `files` that its `text` names, until the process ends.
-pub(crate) fn watch(
+pub(super) fn watch(
     path: PathBuf,
     mut text: String,
     mut files: NamedFiles,
     shared: Arc<ServerState>,
-    egress: Egress,
-    set_debug: fn(bool),
+    inputs: Inputs,
 ) {
     // Installed first: without a handler, the signal ends the process.
     let mut hangup = signal(SignalKind::hangup()).ok();
@@ -91,8 +108,8 @@ pub(crate) fn watch(
                 Ok(new) => {
                     text = new;
                     // Record the metadata before the files are read, so that the next poll detects changes in between.
-                    files = NamedFiles::of(&text);
-                    apply(&text, &shared, &egress, set_debug).await
+                    files = NamedFiles::of(&text, &inputs.environment);
+                    apply(&text, &shared, &inputs).await
                 }
                 Err(error) => {
                     let error = format!("cannot read {}: {error}", path.display());
@@ -135,9 +152,11 @@ async fn sighup(signal: &mut Option<tokio::signal::unix::Signal>) {
 }
 
 /// Builds the components of `text`, and checks those that apply only at start.
-fn build(text: &str, shared: &ServerState, egress: &Egress) -> Result<Parts, ReloadError> {
+fn build(text: &str, shared: &ServerState, inputs: &Inputs) -> Result<Parts, ReloadError> {
+    let Inputs { egress, environment, set_debug: _ } = inputs;
     let running = shared.state.telemetry.as_ref();
-    let built = Parts::builder(egress).running_telemetry(running).read(text);
+    let builder = Parts::builder(egress).environment(environment);
+    let built = builder.running_telemetry(running).read(text);
     let (file, parts) = built.map_err(|error| {
         let message = error.to_string();
         if error.is_permanent() {
@@ -165,12 +184,7 @@ fn build(text: &str, shared: &ServerState, egress: &Egress) -> Result<Parts, Rel
 }
 
 /// Replaces the configuration of the running server.
-async fn apply(
-    text: &str,
-    shared: &ServerState,
-    egress: &Egress,
-    set_debug: fn(bool),
-) -> Result<(), ReloadError> {
+async fn apply(text: &str, shared: &ServerState, inputs: &Inputs) -> Result<(), ReloadError> {
     let Parts {
         settings,
         incoming_auth,
@@ -182,7 +196,7 @@ async fn apply(
         info,
         debug,
         gauges,
-    } = build(text, shared, egress)?;
+    } = build(text, shared, inputs)?;
     let current = shared.reloadable.load_full();
     let issuer = issuer(auth_server.as_ref(), current.issuer(), &shared.state.auth_audit);
     let issuer = issuer.await.map_err(|error| ReloadError::Temporary(error.to_string()))?;
@@ -196,7 +210,7 @@ async fn apply(
         _ => current.audit_pipeline.clone().filter(|_| is_audit_kept),
     };
     // No error can occur after this point.
-    set_debug(debug);
+    (inputs.set_debug)(debug);
     for warning in warnings {
         tracing::warn!("{warning}");
     }

@@ -108,14 +108,14 @@ fn token_error(at: &str, path: &Path, oidc: &Oidc) -> Option<ConfigError> {
 }
 
 /// Extends a fetch policy by the exceptions of the section.
-pub(super) fn with_exceptions(policy: FetchPolicy, oidc: &Oidc) -> FetchPolicy {
-    let private = oidc.jwks_allow_private_ip;
-    FetchPolicy {
-        http: oidc.insecure_allow_http,
-        addresses: if private { FetchAddresses::Any } else { policy.addresses },
-        ca_bundle: oidc.ca_bundle_path.as_ref().map(FilePath::as_path).map(Path::to_owned),
-        ..policy
+fn with_exceptions(policy: FetchPolicy, oidc: &Oidc) -> FetchPolicy {
+    let mut policy = policy;
+    policy.http = oidc.insecure_allow_http;
+    if oidc.jwks_allow_private_ip {
+        policy.addresses = FetchAddresses::Any;
     }
+    policy.ca_bundle = oidc.ca_bundle_path.as_ref().map(FilePath::as_path).map(Path::to_owned);
+    policy
 }
 
 // === impl TokenClient ===
@@ -153,7 +153,7 @@ fn is_confidential(uri: &Uri) -> bool {
 /// Returns the value of the header with the token in the file at `path`.
 fn authorization(path: &Path) -> Result<HeaderValue, TokenFileError> {
     let error = |problem: String| TokenFileError { path: path.display().to_string(), problem };
-    let bytes = secret_files::read(path).map_err(error)?;
+    let bytes = secret_files::read(path).map_err(|problem| error(problem.to_string()))?;
     let token = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
     let value = (!token.is_empty()).then(|| HeaderValue::try_from(format!("Bearer {token}")));
     let Some(Ok(mut value)) = value else {

@@ -1,9 +1,12 @@
 //! Files that a configuration names: secrets, keys, CA bundles.
 
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use vmcp_config::{File, Format};
+
+use crate::parts::Environment;
 
 /// Maximum number of watched files.
 const MAX_FILES: usize = 1024;
@@ -11,12 +14,26 @@ const MAX_FILES: usize = 1024;
 /// Path prefix of settings that are read only at start.
 const START_ONLY_PREFIX: &str = "telemetry.";
 
+/// Link that the kubelet replaces when a mounted Secret changes.
+const DATA_LINK: &str = "..data";
+
 /// Metadata of the files that a configuration names, for change detection.
 #[derive(Debug, Default)]
 pub struct NamedFiles {
-    files: Vec<(PathBuf, Option<FileStamp>)>,
+    files: Vec<PathBuf>,
+    /// Directory with the values of variables.
+    directory: Option<PathBuf>,
+    /// Metadata when the files were read.
+    first: Stamps,
     /// Metadata at the last poll.
-    last: Vec<Option<FileStamp>>,
+    last: Stamps,
+}
+
+/// Metadata of all files at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Stamps {
+    files: Vec<Option<FileStamp>>,
+    directory: Vec<(OsString, Option<FileStamp>)>,
 }
 
 /// Metadata that identifies the content of a file without reading it. Symbolic links are followed, so the link swap of
@@ -40,11 +57,11 @@ pub(in crate::serve) fn stamp(path: &Path) -> Option<FileStamp> {
 }
 
 impl NamedFiles {
-    /// Records the current metadata of the files that the configuration `text` names. Call it before these files are
-    /// read. Of more than 1,024 files, the rest is not watched. The collector's CA bundle is excluded, because
+    /// Records the current metadata of the files that the configuration `text` names, and of the files in the
+    /// directory of `environment`. Call it before these files are read. Of more than 1,024 files, the rest is not watched. The collector's CA bundle is excluded, because
     /// telemetry is set up at start only.
     #[must_use]
-    pub fn of(text: &str) -> Self {
+    pub fn of(text: &str, environment: &Environment) -> Self {
         let named = File::file_references(text, Format::Yaml).into_iter();
         let mut paths: Vec<_> = named
             .filter(|file| !file.setting.starts_with(START_ONLY_PREFIX))
@@ -56,20 +73,37 @@ impl NamedFiles {
             tracing::warn!(files = paths.len(), "only the first {MAX_FILES} files are watched");
             paths.truncate(MAX_FILES);
         }
-        let files: Vec<_> = paths.into_iter().map(|path| (stamp(&path), path)).collect();
-        let last = files.iter().map(|(stamp, _)| *stamp).collect();
-        Self { files: files.into_iter().map(|(stamp, path)| (path, stamp)).collect(), last }
+        let directory = environment.directory().map(Path::to_owned);
+        let first = stamps(&paths, directory.as_deref());
+        Self { files: paths, directory, last: first.clone(), first }
     }
 
     /// Returns `true` if a file has changed and no file has changed since the last call, so that a partially written
     /// file is not read.
     pub(super) fn have_changed(&mut self) -> bool {
-        let now: Vec<_> = self.files.iter().map(|(path, _)| stamp(path)).collect();
+        let now = stamps(&self.files, self.directory.as_deref());
         let is_still = now == self.last;
-        let is_other = self.files.iter().zip(&now).any(|((_, then), now)| then != now);
+        let is_other = now != self.first;
         self.last = now;
         is_other && is_still
     }
+}
+
+fn stamps(files: &[PathBuf], directory: Option<&Path>) -> Stamps {
+    let files = files.iter().map(|path| stamp(path)).collect();
+    Stamps { files, directory: directory.map(directory_stamps).unwrap_or_default() }
+}
+
+/// Returns the metadata of the files in a directory. Of a volume of Kubernetes, the target of its link suffices.
+fn directory_stamps(directory: &Path) -> Vec<(OsString, Option<FileStamp>)> {
+    if let Some(data) = stamp(&directory.join(DATA_LINK)) {
+        return vec![(DATA_LINK.into(), Some(data))];
+    }
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut stamps: Vec<_> =
+        entries.take(MAX_FILES).map(|entry| (entry.file_name(), stamp(&entry.path()))).collect();
+    stamps.sort_by(|(left, _), (right, _)| left.cmp(right));
+    stamps
 }
 
 #[cfg(test)]
@@ -91,12 +125,13 @@ mod tests {
 
         fn watched(&self, file: &str) -> NamedFiles {
             let path = self.0.join(file);
-            NamedFiles::of(&format!(
+            let text = format!(
                 "name: x\nauthServer: {{hmacSecretRefs: [{{file: \"{}\"}}]}}\n\
                  telemetry: {{caCertPath: \"{}/ca\"}}\n",
                 path.display(),
                 self.0.display()
-            ))
+            );
+            NamedFiles::of(&text, &Environment::default())
         }
     }
 
@@ -122,6 +157,25 @@ mod tests {
         fs::remove_file(folder.0.join("secret")).unwrap();
         assert!(!files.have_changed());
         assert!(files.have_changed());
+    }
+
+    #[test]
+    fn detects_changed_files_of_directory() {
+        let folder = Folder::new("directory");
+        let environment = Environment::with_directory(&folder.0);
+        fs::write(folder.0.join("A"), "one").unwrap();
+        let changes: [fn(&Path); 3] = [
+            |folder| fs::write(folder.join("A"), "other").unwrap(),
+            |folder| fs::write(folder.join("B"), "one").unwrap(),
+            |folder| fs::remove_file(folder.join("A")).unwrap(),
+        ];
+        for change in changes {
+            let mut files = NamedFiles::of("name: x\n", &environment);
+            assert!(!files.have_changed());
+            change(&folder.0);
+            assert!(!files.have_changed());
+            assert!(files.have_changed());
+        }
     }
 
     #[test]
