@@ -135,10 +135,11 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         AllowedDependencies::Only(&["vmcp-wire", "vmcp-core", "vmcp-decode", "vmcp-session"]),
     ),
     ("vmcp-structural-schema", "operator/schema", AllowedDependencies::Only(&[])),
+    ("vmcp-strategic-merge", "operator/strategic-merge", AllowedDependencies::Only(&[])),
     (
         "vmcp-kube-fixture",
         "operator/fixture",
-        AllowedDependencies::Only(&["vmcp-structural-schema"]),
+        AllowedDependencies::Only(&["vmcp-structural-schema", "vmcp-strategic-merge"]),
     ),
     (
         "vmcp-api",

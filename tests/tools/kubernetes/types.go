@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"reflect"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -51,9 +49,6 @@ type shape struct {
 type fieldShape struct {
 	Shape   *shape `json:"shape"`
 	Default any    `json:"default,omitempty"`
-	// MergeKey and Strategy are those of strategic merge patches.
-	MergeKey string `json:"mergeKey,omitempty"`
-	Strategy string `json:"strategy,omitempty"`
 }
 
 var converter = applyconfigurations.NewTypeConverter(scheme.Scheme)
@@ -69,7 +64,6 @@ func typeTable() any {
 		name := *value.TypeRef().NamedType
 		result.Kinds[fmt.Sprintf("%s/%s/%s", all[0].Group, all[0].Version, all[0].Kind)] = name
 		result.add(value.Schema(), name)
-		result.mark(name, reflect.TypeOf(object).Elem())
 	}
 	return result
 }
@@ -126,32 +120,6 @@ func (t *table) convert(all *schema.Schema, atom *schema.Atom) *shape {
 		return result
 	default:
 		return &shape{Scalar: true}
-	}
-}
-
-// mark adds the tags of Go's structures to the fields of a type.
-func (t *table) mark(name string, structure reflect.Type) {
-	for index := range structure.NumField() {
-		one := structure.Field(index)
-		label := strings.Split(one.Tag.Get("json"), ",")[0]
-		known := t.Types[name].Fields[label]
-		if known == nil || label == "" {
-			continue
-		}
-		known.MergeKey, known.Strategy = one.Tag.Get("patchMergeKey"), one.Tag.Get("patchStrategy")
-		inner, target := one.Type, known.Shape
-		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice || inner.Kind() == reflect.Map {
-			if inner.Kind() == reflect.Slice && target.Items != nil {
-				target = target.Items
-			}
-			if inner.Kind() == reflect.Map && target.Rest != nil {
-				target = target.Rest
-			}
-			inner = inner.Elem()
-		}
-		if inner.Kind() == reflect.Struct && target.Named != "" && t.Types[target.Named].Fields != nil {
-			t.mark(target.Named, inner)
-		}
 	}
 }
 
