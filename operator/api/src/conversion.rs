@@ -8,6 +8,7 @@ mod aggregation;
 mod auth_server;
 mod authz;
 mod backends;
+mod checks;
 mod composite_tools;
 mod converter;
 mod document;
@@ -26,6 +27,7 @@ mod telemetry;
 
 use self::converter::Converter;
 pub use self::{
+    checks::Checks,
     inputs::{Inputs, Member, MemberKind},
     output::{
         Backends, ConditionUpdate, Conversion, ConversionError, EnvironmentVariable, LeftOut,

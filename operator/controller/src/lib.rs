@@ -7,8 +7,10 @@ mod identities;
 mod key;
 mod names;
 mod queue;
+mod server_checks;
 mod store;
 mod stores;
 mod watch;
 
 pub use environment::Environment;
+pub use server_checks::ServerChecks;

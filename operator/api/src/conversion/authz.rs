@@ -1,10 +1,10 @@
 //! Authorization of callers by Cedar policies.
 
 use serde::Deserialize;
-use vmcp_config::{Authz, Cedar, ProviderName};
+use vmcp_config::{Authz, Cedar, ConfigError, ProviderName};
 
 use super::{
-    converter::Converter,
+    converter::{Converter, describe, join},
     strategy::{Providers, filled},
 };
 use crate::virtual_mcp_server::{
@@ -70,11 +70,21 @@ impl Converter<'_> {
             None => self.selected_provider(providers),
             Some(name) => Some(self.named_provider(name, providers)?),
         };
-        Some(Authz::Cedar(Cedar {
+        let cedar = Cedar {
             policies: policies.clone(),
             entities_json: filled(Some(entities_json)).unwrap_or("[]").to_owned(),
             primary_upstream_provider: provider,
-        }))
+        };
+        for error in self.policy_errors(&cedar) {
+            let path = join(&format!("{AT}.inline"), &error.path);
+            self.reject(path, ServerValid::Invalid, describe(&error));
+        }
+        Some(Authz::Cedar(cedar))
+    }
+
+    fn policy_errors(&self, cedar: &Cedar) -> Vec<ConfigError> {
+        let checks = self.inputs.checks.as_ref();
+        checks.map(|checks| checks.policies(self.inputs.name(), cedar)).unwrap_or_default()
     }
 
     /// Returns the first provider, whose claims policies evaluate if no provider is named.
@@ -132,12 +142,15 @@ impl Converter<'_> {
             return None;
         };
         match read_document(text) {
-            Ok(CedarDocument { policies, entities_json }) => Some(Authz::Cedar(Cedar {
-                policies,
-                entities_json,
+            Ok(CedarDocument { policies, entities_json }) => {
                 // Of policies in a ConfigMap, the token of the request has the claims.
-                primary_upstream_provider: None,
-            })),
+                let cedar = Cedar { policies, entities_json, primary_upstream_provider: None };
+                for error in self.policy_errors(&cedar) {
+                    let key = document_key(&error.path);
+                    self.reject_document(reference, &format!("{key}: {}", describe(&error)));
+                }
+                Some(Authz::Cedar(cedar))
+            }
             Err(message) => {
                 self.reject_document(reference, &message);
                 None
@@ -151,6 +164,14 @@ impl Converter<'_> {
         let message = format!("key {key} of ConfigMap {name}: {message}");
         let (path, event) = (format!("{AT}.configMap"), "AuthzConfigMapInvalid");
         self.reject_with_event(path, AuthConfigured::Invalid, message, event);
+    }
+}
+
+/// Returns the key in the document of a ConfigMap.
+pub(super) fn document_key(key: &str) -> String {
+    match key {
+        "entitiesJson" => "cedar.entities_json".to_owned(),
+        key => format!("cedar.{key}"),
     }
 }
 

@@ -1,9 +1,12 @@
 //! Composite tools: those of the resource, and the definitions that it refers to.
 
-use vmcp_config::{CompositeTool, ResourceRef};
+use vmcp_config::{CompositeTool, ConfigError, ResourceRef};
 
-use super::converter::{Converter, describe_all};
-use crate::{ValidationStatus, virtual_mcp_server::CompositeToolRefsValidated};
+use super::converter::{Converter, describe, describe_all, join};
+use crate::{
+    ValidationStatus,
+    virtual_mcp_server::{CompositeToolRefsValidated, ServerValid},
+};
 
 /// Composite tools with the path of each.
 pub(super) type LocatedTools = Vec<(CompositeTool, String)>;
@@ -20,6 +23,11 @@ impl Converter<'_> {
             .enumerate()
             .map(|(index, tool)| (tool, format!("spec.config.compositeTools[{index}]")))
             .collect();
+        for (tool, path) in &tools {
+            for error in self.tool_errors(tool) {
+                self.reject(join(path, &error.path), ServerValid::Invalid, describe(&error));
+            }
+        }
         let errors = self.errors.len();
         for (index, ResourceRef { name }) in references.iter().enumerate() {
             let path = format!("spec.config.compositeToolRefs[{index}].name");
@@ -41,6 +49,11 @@ impl Converter<'_> {
         tools
     }
 
+    fn tool_errors(&self, tool: &CompositeTool) -> Vec<ConfigError> {
+        let checks = self.inputs.checks.as_ref();
+        checks.map(|checks| checks.composite_tool(tool)).unwrap_or_default()
+    }
+
     fn referenced_tool(&mut self, name: &str, path: &str) -> Option<CompositeTool> {
         let Some(definition) = self.inputs.composite_tool_definitions.get(name).cloned() else {
             let message = format!("VirtualMCPCompositeToolDefinition {name} does not exist");
@@ -57,7 +70,12 @@ impl Converter<'_> {
             (Ok(_), Some(status)) if status.validation_status == ValidationStatus::Invalid => {
                 Err(status.validation_errors.join("; "))
             }
-            (parsed, _) => parsed,
+            (Ok(tool), _) => {
+                let errors: Vec<_> =
+                    self.tool_errors(&tool).iter().map(ToString::to_string).collect();
+                if errors.is_empty() { Ok(tool) } else { Err(errors.join("; ")) }
+            }
+            (Err(errors), _) => Err(errors),
         };
         match result {
             Ok(tool) => Some(tool),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::Available;
+use super::{Available, Checks};
 use crate::{
     EmbeddingServer, MCPExternalAuthConfig, MCPOIDCConfig, MCPRemoteProxy, MCPServer,
     MCPServerEntry, MCPTelemetryConfig, MCPToolConfig, VirtualMCPCompositeToolDefinition,
@@ -35,6 +35,8 @@ pub struct Inputs {
     pub defaults: ClusterDefaults,
     /// Keys of Secrets and ConfigMaps that exist.
     pub available: Available,
+    /// Checks with the compilers of the server. Without them, the server itself rejects what they would.
+    pub checks: Option<Arc<dyn Checks>>,
 }
 
 /// A member of a group.
@@ -77,6 +79,7 @@ impl Inputs {
             authorization_document: None,
             defaults: ClusterDefaults::default(),
             available: Available::default(),
+            checks: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use vmcp_config::ConfigError;
 
 use super::{
+    authz::document_key,
     composite_tools::LocatedTools,
     converter::{Converter, describe, join},
 };
@@ -108,14 +109,6 @@ impl Converter<'_> {
             },
             _ => self.reject(join(INCOMING, rest), ServerValid::Invalid, message),
         }
-    }
-}
-
-/// Returns the key in the document of a ConfigMap.
-fn document_key(key: &str) -> String {
-    match key {
-        "entitiesJson" => "cedar.entities_json".to_owned(),
-        key => format!("cedar.{key}"),
     }
 }
 

@@ -59,7 +59,15 @@ impl Converter<'_> {
         reported_error(name, config)?;
         let written = serde_json::to_value(&strategy)
             .map_err(|error| StrategyError::new(StrategyErrorKind::Invalid, error.to_string()))?;
-        from_json(&written).map_err(|errors| invalid(name, "spec", &errors))
+        let strategy = from_json(&written).map_err(|errors| invalid(name, "spec", &errors))?;
+        let checks = self.inputs.checks.as_ref();
+        let errors = checks.map(|checks| checks.strategy(&strategy)).unwrap_or_default();
+        if errors.is_empty() {
+            return Ok(strategy);
+        }
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let message = format!("MCPExternalAuthConfig {name}: spec: {}", errors.join("; "));
+        Err(StrategyError::new(StrategyErrorKind::Invalid, message))
     }
 
     fn converted(
