@@ -160,6 +160,16 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
             "vmcp-api",
         ]),
     ),
+    (
+        "vmcp-discover",
+        "services/discover",
+        AllowedDependencies::Only(&[
+            "vmcp-config",
+            "vmcp-structural-schema",
+            "vmcp-kube-fixture",
+            "vmcp-api",
+        ]),
+    ),
     ("vmcp-server", "services/server", AllowedDependencies::AllAbove),
     ("vmcp-demo", "services/demo", AllowedDependencies::Only(&[])),
     ("vmcp", "services/cli", AllowedDependencies::AllAbove),
