@@ -9,7 +9,7 @@ pub struct LeftOutBackend {
     pub backend: String,
     /// Reason in one word.
     pub reason: LeftOutReason,
-    /// What is missing or wrong.
+    /// Missing or unusable setting.
     pub message: String,
 }
 

@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// First and longest delay before a retry of a reload that failed for a reason outside the file.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
 
-/// What each reload uses besides the configuration.
+/// Inputs of each reload, besides the configuration.
 #[derive(Debug)]
 pub(super) struct Inputs {
     egress: Egress,
