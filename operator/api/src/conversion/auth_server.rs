@@ -11,7 +11,7 @@ use super::{
     converter::{Converter, Rejected},
     strategy::Providers,
 };
-use crate::virtual_mcp_server::{AuthServerConfigValidated, IdentitySynthesized};
+use crate::virtual_mcp_server::{AuthServerConfigValidated, IdentitySynthesized, IncomingAuthType};
 
 /// Path of the section.
 pub(super) const AT: &str = "spec.authServerConfig";
@@ -232,8 +232,16 @@ impl Converter<'_> {
     }
 }
 
-/// Returns the names of the upstream providers.
-pub(super) fn providers(section: Option<&AuthServer<SecretRef>>) -> Providers {
+/// Returns the tokens that a request has: those of the upstream providers, and that of the caller.
+pub(super) fn providers(
+    section: Option<&AuthServer<SecretRef>>,
+    incoming: IncomingAuthType,
+) -> Providers {
     let upstreams = section.map(|section| section.upstream_providers.as_slice());
-    Providers(upstreams.unwrap_or_default().iter().map(|upstream| upstream.name.clone()).collect())
+    let names = upstreams.unwrap_or_default().iter().map(|upstream| upstream.name.clone());
+    let has_caller_tokens = match incoming {
+        IncomingAuthType::Anonymous => false,
+        IncomingAuthType::Oidc => true,
+    };
+    Providers { names: names.collect(), has_caller_tokens }
 }

@@ -90,7 +90,7 @@ impl Converter<'_> {
     /// Returns the first provider, whose claims policies evaluate if no provider is named.
     fn selected_provider(&mut self, providers: &Providers) -> Option<ProviderName> {
         let first = providers.first()?;
-        if providers.0.len() > 1 {
+        if providers.names.len() > 1 {
             let message = format!(
                 "policies evaluate the claims of the first upstream provider, {first}; name one with {AT}.inline.primaryUpstreamProvider"
             );
@@ -122,7 +122,7 @@ impl Converter<'_> {
         }
         let known = ProviderName::new(name).filter(|_| providers.contains(name));
         if known.is_none() {
-            let names: Vec<&str> = providers.0.iter().map(ProviderName::as_str).collect();
+            let names: Vec<&str> = providers.names.iter().map(ProviderName::as_str).collect();
             let message = format!(
                 "found \"{name}\"; allowed: an upstream provider of authServerConfig: {}",
                 names.join(", ")

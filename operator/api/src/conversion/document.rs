@@ -67,7 +67,7 @@ impl Converter<'_> {
     /// Converts the members alone.
     pub(super) fn discovered_backends(&mut self) -> Option<Backends> {
         let Parts { config, has_session_storage: _, auth_server } = self.parts()?;
-        let providers = providers(auth_server.as_ref());
+        let providers = providers(auth_server.as_ref(), self.inputs.server.spec.incoming_auth.kind);
         let credentials = self.credentials(config.outgoing_auth, &providers);
         let (tools, errors) = self.tools(config.aggregation.tools);
         for (path, message) in errors {
@@ -110,8 +110,10 @@ impl Converter<'_> {
         let (NameRef { name: group }, pod_template) = group_and_template(&server.spec);
         self.warn_overridden(inline_group.as_deref(), inline_incoming.is_some());
         self.check_log_file(audit.log_file.as_deref(), pod_template);
-        audit.component = audit.component.or_else(|| Some(self.inputs.name().to_owned()));
-        let providers = providers(auth_server.as_ref());
+        if audit.enabled {
+            audit.component = audit.component.or_else(|| Some(self.inputs.name().to_owned()));
+        }
+        let providers = providers(auth_server.as_ref(), self.inputs.server.spec.incoming_auth.kind);
         let incoming_auth = self.incoming_auth(&providers);
         self.check_auth_server(auth_server.as_ref(), incoming_auth.as_ref());
         let credentials = self.credentials(inline_outgoing, &providers);
@@ -211,6 +213,9 @@ impl Converter<'_> {
                 return None;
             }
         };
+        for error in file.contradictions() {
+            self.reject_in_resource(&error, &tools);
+        }
         if !self.errors.is_empty() {
             return None;
         }

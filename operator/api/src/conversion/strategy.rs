@@ -39,9 +39,14 @@ pub(super) enum StrategyErrorKind {
     SecretPending,
 }
 
-/// Names of the upstream providers of the embedded authorization server, in order.
+/// Tokens that a request has for credentials of backends.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Providers(pub(super) Vec<ProviderName>);
+pub(super) struct Providers {
+    /// Names of the upstream providers of the embedded authorization server, in order.
+    pub(super) names: Vec<ProviderName>,
+    /// Whether callers present tokens.
+    pub(super) has_caller_tokens: bool,
+}
 
 impl Converter<'_> {
     /// Converts the MCPExternalAuthConfig of a name.
@@ -196,12 +201,12 @@ impl Converter<'_> {
 impl Providers {
     /// Returns the first provider.
     pub(super) fn first(&self) -> Option<&ProviderName> {
-        self.0.first()
+        self.names.first()
     }
 
     /// Returns `true` if there is a provider of this name.
     pub(super) fn contains(&self, name: &str) -> bool {
-        self.0.iter().any(|known| known.as_str() == name)
+        self.names.iter().any(|known| known.as_str() == name)
     }
 
     /// Returns the provider whose token is presented: the named one, or else the first. `None` presents the caller's token.
@@ -211,6 +216,12 @@ impl Providers {
         name: Option<ProviderName>,
     ) -> Result<Option<ProviderName>, StrategyError> {
         match name {
+            None if self.names.is_empty() && !self.has_caller_tokens => {
+                let message = format!(
+                    "{owner} needs the token of the caller, and callers have none with spec.incomingAuth.type: anonymous"
+                );
+                Err(StrategyError::new(StrategyErrorKind::Invalid, message))
+            }
             None => Ok(self.first().cloned()),
             Some(name) => self.check(owner, &name).map(|()| Some(name)),
         }
@@ -241,7 +252,7 @@ impl Providers {
         if self.contains(name.as_str()) {
             return Ok(());
         }
-        let known: Vec<&str> = self.0.iter().map(ProviderName::as_str).collect();
+        let known: Vec<&str> = self.names.iter().map(ProviderName::as_str).collect();
         let allowed = if known.is_empty() {
             "the server has no authServerConfig".to_owned()
         } else {
