@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 pub(crate) use self::error::ApplyError;
-pub(crate) use self::hash::hexadecimal;
+pub(crate) use self::hash::{hash, hexadecimal};
 use crate::key::{Key, Kind, ObjectKey};
 use crate::names::{APPLIED_HASH, FIELD_MANAGER, REPLICAS_MANAGER, SERVER_GENERATION};
 use crate::store::Versioned;
@@ -101,7 +101,7 @@ impl Desired {
         if self.watched == Some(Kind::ConfigMap) {
             metadata["annotations"][SERVER_GENERATION] = owner.generation.to_string().into();
         }
-        let hash = hash::hash(&self.object);
+        let hash = hash(&self.object);
         self.object["metadata"]["annotations"][APPLIED_HASH] = hash.clone().into();
         hash
     }

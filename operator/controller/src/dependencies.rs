@@ -55,11 +55,12 @@ impl Dependencies {
         }
     }
 
-    /// Adds topics of an object to the present ones.
-    pub(crate) fn add(&self, target: &ObjectKey, topics: &BTreeSet<Topic>) {
-        let mut all = self.lock().topics.get(target).cloned().unwrap_or_default();
-        all.extend(topics.iter().cloned());
-        self.set(target, all);
+    /// Adds a topic of an object to the present ones.
+    pub(crate) fn add(&self, target: &ObjectKey, topic: &Topic) {
+        let mut index = self.lock();
+        if index.topics.entry(target.clone()).or_default().insert(topic.clone()) {
+            index.dependents.entry(topic.clone()).or_default().insert(target.clone());
+        }
     }
 
     /// Returns the objects that depend on a topic.
@@ -86,8 +87,8 @@ mod tests {
         dependencies.set(&target, [members("one"), members("two")].into());
         dependencies.set(&target, [members("two"), members("three")].into());
         assert_eq!(dependencies.dependents(&members("one")), []);
-        assert_eq!(dependencies.dependents(&members("two")), [target.clone()]);
-        assert_eq!(dependencies.dependents(&members("three")), [target.clone()]);
+        assert_eq!(dependencies.dependents(&members("two")), std::slice::from_ref(&target));
+        assert_eq!(dependencies.dependents(&members("three")), std::slice::from_ref(&target));
         dependencies.set(&target, BTreeSet::new());
         assert!(dependencies.lock().dependents.is_empty());
     }

@@ -10,8 +10,11 @@ use jiff::Timestamp;
 #[derive(Clone)]
 pub struct Environment {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    random: Arc<dyn Fn(&mut [u8]) + Send + Sync>,
+    random: Arc<Randomness>,
 }
+
+/// Function that fills bytes with random ones.
+type Randomness = dyn Fn(&mut [u8]) + Send + Sync;
 
 // === impl Environment ===
 
@@ -24,7 +27,8 @@ impl Environment {
     pub fn system() -> Result<Self, getrandom::Error> {
         getrandom::fill(&mut [0; 1])?;
         let random = |bytes: &mut [u8]| {
-            getrandom::fill(bytes).expect("the system had random numbers at start");
+            // No guess replaces randomness. The operator asked once at start, so that the system has some.
+            while getrandom::fill(bytes).is_err() {}
         };
         Ok(Self::new(Timestamp::now, random))
     }

@@ -68,6 +68,11 @@ impl fmt::Display for Key {
 // === impl Kind ===
 
 impl Kind {
+    /// Returns whether a controller reconciles objects of the kind.
+    pub(crate) fn has_controller(self) -> bool {
+        matches!(self, Self::VirtualMCPServer | Self::MCPGroup | Self::MCPServerEntry)
+    }
+
     /// Returns the kind as manifests write it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

@@ -1,16 +1,32 @@
 #![doc = include_str!("../README.md")]
 
 mod apply;
+mod conditions;
+mod controllers;
 mod dependencies;
 mod environment;
+mod events;
+mod health;
 mod identities;
 mod key;
+mod leader_election;
+mod lookup;
+mod metrics;
 mod names;
+mod operator;
+pub mod plan;
 mod queue;
 mod server_checks;
+mod settings;
+mod sources;
+mod status;
 mod store;
 mod stores;
 mod watch;
+mod worker;
 
 pub use environment::Environment;
+pub use leader_election::LostLeadership;
+pub use operator::{LeaseName, Operator};
 pub use server_checks::ServerChecks;
+pub use settings::Settings;

@@ -91,12 +91,6 @@ impl Queue {
         self.lock().ready.len()
     }
 
-    /// Returns whether no object waits for a worker or is with one. Timers do not count.
-    pub(crate) fn is_idle(&self) -> bool {
-        let state = self.lock();
-        state.ready.is_empty() && state.running.is_empty()
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -168,7 +162,6 @@ mod tests {
         queue.add(target("a"));
         let running = queue.next().await;
         queue.finish(&running, Some(Duration::from_mins(1)));
-        assert!(queue.is_idle());
         queue.add(target("a"));
         let start = Instant::now();
         assert_eq!(queue.next().await, target("a"));

@@ -39,13 +39,6 @@ impl<T> Store<T> {
         self.read().get(key).map(|object| Arc::clone(&object.value))
     }
 
-    /// Returns an object with its resource version.
-    pub(crate) fn versioned(&self, key: &Key) -> Option<Versioned<T>> {
-        let objects = self.read();
-        let object = objects.get(key)?;
-        Some(Versioned { version: object.version, value: Arc::clone(&object.value) })
-    }
-
     /// Returns the objects of a namespace, or of all of them, in order of their keys.
     pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<(Key, Arc<T>)> {
         let objects = self.read();
@@ -84,7 +77,7 @@ impl<T> Store<T> {
         Some(Change { key, old, new: None })
     }
 
-    /// Replaces the objects of a namespace, or of all of them, by those of a list. An object of equal version is no change.
+    /// Replaces the objects of a namespace, or of all of them, by those of a list. Equal versions are equal objects.
     pub(crate) fn replace(
         &self,
         namespace: Option<&str>,

@@ -6,6 +6,7 @@ mod owned;
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
@@ -18,7 +19,7 @@ use vmcp_api::{
     VirtualMCPServer,
 };
 
-pub(crate) use self::owned::{Controller, MANAGED_BY, Owned, Rollout};
+pub(crate) use self::owned::{MANAGED_BY, Owned, Rollout};
 use crate::dependencies::{Dependencies, Topic};
 use crate::environment::Environment;
 use crate::key::{Key, Kind, ObjectKey};
@@ -51,6 +52,8 @@ pub(crate) struct Stores {
     pub(crate) queue: Queue,
     /// Number of watches that have not listed their objects yet; `None` before any was started.
     unlisted: signal::Sender<Option<usize>>,
+    /// Number of lists so far. The API server may have older data after one, with resource versions that repeat.
+    lists: AtomicU64,
 }
 
 /// Object of a watched kind.
@@ -83,7 +86,7 @@ pub(crate) trait WatchedWhole: Watched {
 struct Filler<W> {
     stores: Arc<Stores>,
     namespace: Option<String>,
-    is_listed: std::sync::atomic::AtomicBool,
+    is_listed: AtomicBool,
     kind: PhantomData<fn() -> W>,
 }
 
@@ -113,6 +116,7 @@ impl Default for Stores {
             dependencies: Dependencies::default(),
             queue: Queue::default(),
             unlisted: signal::Sender::new(None),
+            lists: AtomicU64::new(0),
         }
     }
 }
@@ -166,7 +170,7 @@ impl Stores {
         topics.insert(Topic::Object(object.clone()));
         let mut targets: BTreeSet<_> =
             topics.iter().flat_map(|topic| self.dependencies.dependents(topic)).collect();
-        if W::KIND == Kind::VirtualMCPServer {
+        if W::KIND.has_controller() {
             if change.new.is_some() {
                 targets.insert(object);
             } else {
@@ -218,6 +222,35 @@ impl Stores {
             | Kind::VirtualMCPCompositeToolDefinition
             | Kind::EmbeddingServer => None,
         }
+    }
+
+    /// Returns a number that changes with each list.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.lists.load(Ordering::Acquire)
+    }
+
+    /// Returns the number of objects of each kind.
+    pub(crate) fn counts(&self) -> [(Kind, usize); 18] {
+        [
+            (Kind::VirtualMCPServer, self.servers.len()),
+            (Kind::MCPGroup, self.groups.len()),
+            (Kind::MCPServer, self.mcp_servers.len()),
+            (Kind::MCPRemoteProxy, self.remote_proxies.len()),
+            (Kind::MCPServerEntry, self.entries.len()),
+            (Kind::MCPExternalAuthConfig, self.external_auth_configs.len()),
+            (Kind::MCPOIDCConfig, self.oidc_configs.len()),
+            (Kind::MCPTelemetryConfig, self.telemetry_configs.len()),
+            (Kind::MCPToolConfig, self.tool_configs.len()),
+            (Kind::VirtualMCPCompositeToolDefinition, self.composite_tool_definitions.len()),
+            (Kind::EmbeddingServer, self.embedding_servers.len()),
+            (Kind::ConfigMap, self.config_maps.len()),
+            (Kind::Secret, self.secrets.len()),
+            (Kind::ServiceAccount, self.service_accounts.len()),
+            (Kind::Role, self.roles.len()),
+            (Kind::RoleBinding, self.role_bindings.len()),
+            (Kind::Deployment, self.deployments.len()),
+            (Kind::Service, self.services.len()),
+        ]
     }
 
     fn expect_list(&self) {
@@ -283,11 +316,12 @@ impl Starter {
 
 impl<W: Watched> Filler<W> {
     fn fill(&self, listed: Vec<(Key, Versioned<W::Kept>)>) {
+        self.stores.lists.fetch_add(1, Ordering::AcqRel);
         let changes = W::store(&self.stores).replace(self.namespace.as_deref(), listed);
         for change in changes {
             self.stores.follow::<W>(&change);
         }
-        if !self.is_listed.swap(true, std::sync::atomic::Ordering::Relaxed) {
+        if !self.is_listed.swap(true, Ordering::Relaxed) {
             self.stores.count_list();
         }
     }

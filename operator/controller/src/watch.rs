@@ -159,12 +159,10 @@ where
     loop {
         let page = feed.list(&parameters).await?;
         items.extend(page.items.into_iter().map(|object| consumer.convert(object)));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters.continue_token = Some(token),
-            None => {
-                consumer.replace(items);
-                return Ok(page.metadata.resource_version.unwrap_or_default());
-            }
+        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if parameters.continue_token.is_none() {
+            consumer.replace(items);
+            return Ok(page.metadata.resource_version.unwrap_or_default());
         }
     }
 }

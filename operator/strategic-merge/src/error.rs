@@ -58,6 +58,12 @@ impl PatchError {
         &self.kind
     }
 
+    /// Returns the names of the fields down to the error, joined by dots.
+    #[must_use]
+    pub fn path(&self) -> String {
+        self.path.join(".")
+    }
+
     /// Adds the name of the field that contains the error.
     pub(crate) fn within(mut self, field: &str) -> Self {
         self.path.insert(0, field.to_owned());

@@ -156,6 +156,7 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
             "vmcp-gotemplate",
             "vmcp-compose",
             "vmcp-structural-schema",
+            "vmcp-strategic-merge",
             "vmcp-kube-fixture",
             "vmcp-api",
         ]),

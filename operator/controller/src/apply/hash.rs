@@ -6,7 +6,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 /// Returns the SHA-256 digest of a value in hexadecimal, whatever the order of its members.
-pub(super) fn hash(value: &Value) -> String {
+pub(crate) fn hash(value: &Value) -> String {
     let mut hasher = Sha256::new();
     feed(&mut hasher, value);
     hexadecimal(&hasher.finalize())

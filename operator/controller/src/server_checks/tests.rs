@@ -5,6 +5,7 @@ use vmcp_api::conversion::{Inputs, Member, convert};
 
 use super::*;
 
+#[expect(clippy::needless_pass_by_value, reason = "calls are shorter with `json!(..)` itself")]
 fn inputs(spec: Value) -> Inputs {
     let server = json!({
         "apiVersion": "vmcp.dev/v1beta1", "kind": "VirtualMCPServer",

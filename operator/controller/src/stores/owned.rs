@@ -9,7 +9,7 @@ use crate::names::{APPLIED_HASH, FIELD_MANAGER, SERVER_GENERATION};
 /// Label of all objects that the operator makes.
 pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
-/// What the operator keeps of an object of a built-in kind.
+/// Part of an object of a built-in kind that the operator keeps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Owned {
     pub(crate) uid: Box<str>,

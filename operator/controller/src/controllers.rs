@@ -1,0 +1,68 @@
+//! Controllers: one for each kind that the operator reconciles.
+
+mod mcp_group;
+mod mcp_server_entry;
+mod virtual_mcp_server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+
+use crate::apply::{Applier, ApplyError};
+use crate::environment::Environment;
+use crate::events::Recorder;
+use crate::key::{Kind, ObjectKey};
+use crate::settings::Settings;
+use crate::sources::Sources;
+use crate::stores::Stores;
+
+/// Everything that reconciles use.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) stores: Arc<Stores>,
+    pub(crate) applier: Applier,
+    pub(crate) sources: Sources,
+    pub(crate) recorder: Recorder,
+    pub(crate) environment: Environment,
+    pub(crate) settings: Settings,
+}
+
+/// Time after which an object is reconciled without a change.
+pub(crate) const RESYNC_INTERVAL: Duration = Duration::from_mins(10);
+
+// === impl Context ===
+
+impl Context {
+    pub(crate) fn new(
+        client: Client,
+        stores: Arc<Stores>,
+        environment: Environment,
+        settings: Settings,
+        instance: String,
+    ) -> Self {
+        Self {
+            applier: Applier::new(client.clone(), Arc::clone(&stores)),
+            sources: Sources::new(client.clone(), Arc::clone(&stores)),
+            recorder: Recorder::new(client.clone(), environment.clone(), instance),
+            client,
+            stores,
+            environment,
+            settings,
+        }
+    }
+
+    /// Reconciles an object, and returns the time after which it is due again.
+    pub(crate) async fn reconcile(
+        &self,
+        target: &ObjectKey,
+    ) -> Result<Option<Duration>, ApplyError> {
+        match target.kind {
+            Kind::VirtualMCPServer => Box::pin(virtual_mcp_server::reconcile(self, target)).await,
+            Kind::MCPGroup => mcp_group::reconcile(self, target).await,
+            Kind::MCPServerEntry => mcp_server_entry::reconcile(self, target).await,
+            // No controller queues objects of the other kinds.
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! An API server that fails, and an operator that ends at any time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use vmcp_kube_fixture::{Fault, FaultRule};
+
+use super::support::{Cluster, server};
+
+/// Returns all objects that the operator makes, without what differs between two runs.
+fn state(cluster: &Cluster) -> Vec<Value> {
+    let resources = [
+        ("", "configmaps"),
+        ("", "secrets"),
+        ("", "services"),
+        ("", "serviceaccounts"),
+        ("apps", "deployments"),
+        ("rbac.authorization.k8s.io", "roles"),
+        ("rbac.authorization.k8s.io", "rolebindings"),
+        ("coordination.k8s.io", "leases"),
+        ("vmcp.dev", "virtualmcpservers"),
+        ("vmcp.dev", "mcpgroups"),
+    ];
+    let objects = resources.iter().flat_map(|(group, plural)| cluster.server.list(group, plural));
+    objects.map(normalized).collect()
+}
+
+fn normalized(mut object: Value) -> Value {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+        metadata.remove(field);
+    }
+    for owner in
+        metadata.get_mut("ownerReferences").into_iter().filter_map(Value::as_array_mut).flatten()
+    {
+        owner["uid"] = Value::Null;
+    }
+    // The hash covers the uid of the owner.
+    if let Some(annotations) = metadata.get_mut("annotations") {
+        annotations["vmcp.dev/applied-hash"] = Value::Null;
+    }
+    if let Some(ring) = object["data"].get_mut("ring") {
+        *ring = Value::Null;
+    }
+    for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
+        condition["lastTransitionTime"] = Value::Null;
+    }
+    object
+}
+
+async fn undisturbed() -> Vec<Value> {
+    state(&Cluster::with_server().await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn operator_killed_between_writes_recovers() {
+    let expected = undisturbed().await;
+    for count in 0.. {
+        assert!(count < 30, "the last write is never reached");
+        let mut cluster = Cluster::running().await;
+        cluster.server.disturb(FaultRule::new(Fault::Kill).on_writes().after(count));
+        cluster.put(server("a", |_| {}));
+        cluster.settle().await;
+        cluster.kill();
+        let is_over = cluster
+            .server
+            .requests()
+            .iter()
+            .all(|request| !(request.is_write() && request.status == 0));
+        let ring = cluster.find("Secret", "a-vmcp-seal").map(|secret| secret["data"].clone());
+        cluster.server.revive();
+        cluster.start().await;
+        assert_eq!(state(&cluster), expected, "after {count} writes");
+        if let Some(ring) = ring {
+            assert_eq!(cluster.get("Secret", "a-vmcp-seal")["data"], ring);
+        }
+        if is_over {
+            break;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflict_on_each_write_is_repeated() {
+    let expected = undisturbed().await;
+    for count in 0..12 {
+        let cluster = Cluster::running().await;
+        cluster.server.disturb(FaultRule::new(Fault::Conflict).on_writes().after(count).times(2));
+        cluster.put(server("a", |_| {}));
+        cluster.settle().await;
+        assert_eq!(state(&cluster), expected, "after {count} writes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusing_and_slow_server_is_awaited() {
+    let expected = undisturbed().await;
+    let faults = [
+        Fault::Refuse,
+        Fault::Status(500),
+        Fault::Status(429),
+        Fault::Delay(Duration::from_secs(40)),
+    ];
+    for fault in faults {
+        let mut cluster = Cluster::new();
+        cluster.put_group();
+        cluster.put(server("a", |_| {}));
+        cluster.server.disturb(FaultRule::new(fault.clone()));
+        cluster.start_operator(|operator| operator);
+        cluster.pass(Duration::from_mins(5)).await;
+        cluster.server.revive();
+        cluster.pass(Duration::from_mins(10)).await;
+        assert_eq!(state(&cluster), expected, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_watches_miss_no_change() {
+    let cluster = Cluster::with_server().await;
+    for name in ["b", "c"] {
+        cluster.server.drop_watches();
+        cluster.put(server(name, |_| {}));
+        if name == "c" {
+            // The changes since the watches ended are gone: 410.
+            cluster.server.compact();
+        }
+        cluster.settle().await;
+        assert!(cluster.find("Deployment", &format!("{name}-vmcp")).is_some(), "{name}");
+    }
+    cluster.server.drop_watches();
+    cluster.delete("VirtualMCPServer", "b").await;
+    cluster.server.compact();
+    cluster.settle().await;
+    assert!(cluster.find("Deployment", "b-vmcp").is_none());
+    assert!(cluster.find("Deployment", "a-vmcp").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn restored_server_is_read_again() {
+    let cluster = Cluster::with_server().await;
+    let snapshot = cluster.server.snapshot();
+    let before = state(&cluster);
+    for image in ["one", "two", "three"] {
+        cluster.put(server("a", |spec| {
+            spec["podTemplateSpec"] =
+                json!({"spec": {"containers": [{"name": "vmcp", "image": image}]}});
+        }));
+        cluster.settle().await;
+    }
+    // The objects and the revision of an earlier time, as after the restore of a backup.
+    cluster.server.restore(&snapshot);
+    cluster.settle().await;
+    assert_eq!(state(&cluster), before);
+    cluster.put(server("b", |_| {}));
+    cluster.settle().await;
+    assert!(cluster.find("Deployment", "b-vmcp").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_event_changes_nothing_else() {
+    let cluster = Cluster::running().await;
+    cluster.server.disturb(FaultRule::new(Fault::Status(403)).on_resource("events"));
+    cluster.put(server("a", |_| {}));
+    cluster.settle().await;
+    assert_eq!(state(&cluster), undisturbed().await);
+}

@@ -1,0 +1,20 @@
+//! The operator against an API server in memory.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "calls of helpers are shorter with `json!(..)` itself"
+)]
+
+mod conditions;
+mod events;
+mod faults;
+mod leadership;
+mod members;
+mod objects;
+mod ownership;
+mod plan;
+mod program;
+mod scale;
+mod secrets;
+mod support;

@@ -1,0 +1,266 @@
+//! Cluster with an operator.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use vmcp_kube_fixture::ApiServer;
+use vmcp_operator::{Environment, LostLeadership, Operator, Settings};
+
+/// API server with the resources of vmcp, and an operator that runs against it.
+pub(crate) struct Cluster {
+    pub(crate) server: ApiServer,
+    epoch: Instant,
+    operator: Option<RunningOperator>,
+}
+
+/// Operator that runs.
+pub(crate) struct RunningOperator {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), LostLeadership>>,
+}
+
+/// Time in which all that has to happen has happened. The clock of the tests is paused, so that it takes none.
+const SETTLED: Duration = Duration::from_mins(1);
+
+impl Cluster {
+    /// Creates a cluster without an operator.
+    pub(crate) fn new() -> Self {
+        let epoch = Instant::now();
+        let server = ApiServer::with_clock(move || now(epoch));
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds");
+        for file in std::fs::read_dir(folder).unwrap() {
+            server.put_yaml(&std::fs::read_to_string(file.unwrap().path()).unwrap()).unwrap();
+        }
+        Self { server, epoch, operator: None }
+    }
+
+    /// Creates a cluster with an operator and a ready group `tools`.
+    pub(crate) async fn running() -> Self {
+        let mut cluster = Self::new();
+        cluster.put_group();
+        cluster.start().await;
+        cluster.take_writes();
+        cluster
+    }
+
+    /// Creates a cluster with an operator, a ready group and the server `a`.
+    pub(crate) async fn with_server() -> Self {
+        let cluster = Self::running().await;
+        cluster.put(server("a", |_| {}));
+        cluster.settle().await;
+        cluster.take_writes();
+        cluster
+    }
+
+    /// Starts an operator and waits until nothing happens any more.
+    pub(crate) async fn start(&mut self) {
+        self.start_operator(|operator| operator);
+        self.settle().await;
+    }
+
+    pub(crate) fn start_operator(&mut self, options: impl FnOnce(Operator) -> Operator) {
+        let epoch = self.epoch;
+        let counter = Arc::new(AtomicU8::new(1));
+        let random = move |bytes: &mut [u8]| bytes.fill(counter.fetch_add(1, Ordering::Relaxed));
+        let environment = Environment::new(move || now(epoch), random);
+        let operator = options(Operator::new(Settings::new("example.com/vmcp:1"), environment));
+        let client = Client::new(self.server.clone(), "default");
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task =
+            tokio::spawn(async move { operator.run(client, async { drop(stopped.await) }).await });
+        self.operator = Some(RunningOperator { stop, task });
+    }
+
+    /// Takes the operator, which goes on.
+    pub(crate) fn take_operator(&mut self) -> RunningOperator {
+        self.operator.take().unwrap()
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        self.take_operator().stop().await.unwrap();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.take_operator().abort();
+    }
+
+    pub(crate) async fn settle(&self) {
+        self.pass(SETTLED).await;
+    }
+
+    /// Lets time pass.
+    pub(crate) async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    /// Returns the writes so far but events, and forgets all requests.
+    pub(crate) fn take_writes(&self) -> Vec<String> {
+        let mut writes = self.server.writes();
+        writes.retain(|line| !line.starts_with("create events"));
+        self.server.forget_requests();
+        writes
+    }
+
+    /// Stores the group `tools`.
+    pub(crate) fn put_group(&self) {
+        self.put(json!({
+            "apiVersion": "vmcp.dev/v1beta1", "kind": "MCPGroup",
+            "metadata": {"name": "tools"}, "spec": {},
+        }));
+    }
+
+    /// Stores an object with its status.
+    pub(crate) fn put(&self, mut object: Value) {
+        // What a test read may be older than what the operator wrote since.
+        object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        self.server.put(&object).unwrap();
+        if object.get("status").is_some() {
+            self.put_status(&object);
+        }
+    }
+
+    /// Makes pods of a server ready, as the controllers of Kubernetes do.
+    pub(crate) fn make_ready(&self, name: &str, pods: i32) {
+        let mut deployment = self.get("Deployment", &format!("{name}-vmcp"));
+        deployment["status"] = json!({"replicas": pods, "readyReplicas": pods});
+        self.put_status(&deployment);
+    }
+
+    /// Changes the status of a server as its pods do.
+    pub(crate) async fn report_backends(&self, name: &str, backends: Value) {
+        let object = json!({
+            "apiVersion": "vmcp.dev/v1beta1", "kind": "VirtualMCPServer", "metadata": {"name": name},
+            "status": {"discoveredBackends": backends},
+        });
+        let parameters = PatchParams::apply("vmcp").force();
+        self.api("VirtualMCPServer")
+            .patch_status(name, &parameters, &Patch::Apply(object))
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn delete(&self, kind: &str, name: &str) {
+        self.api(kind).delete(name, &DeleteParams::background()).await.unwrap();
+    }
+
+    /// Deletes an object, and leaves what it owns.
+    pub(crate) async fn orphan(&self, kind: &str, name: &str) {
+        self.api(kind).delete(name, &DeleteParams::orphan()).await.unwrap();
+    }
+
+    fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let (group, plural) = resource(kind);
+        let version = if group == "vmcp.dev" { "v1beta1" } else { "v1" };
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+        let client = Client::new(self.server.clone(), "default");
+        Api::default_namespaced_with(client, &resource)
+    }
+
+    /// Stores the status of an object.
+    pub(crate) fn put_status(&self, object: &Value) {
+        let mut object = object.clone();
+        object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        self.server.put_status(&object).unwrap();
+    }
+
+    pub(crate) fn get(&self, kind: &str, name: &str) -> Value {
+        self.find(kind, name).unwrap_or_else(|| panic!("{kind} {name} does not exist"))
+    }
+
+    pub(crate) fn find(&self, kind: &str, name: &str) -> Option<Value> {
+        let (group, plural) = resource(kind);
+        self.server.get(group, plural, "default", name)
+    }
+
+    pub(crate) fn status(&self, name: &str) -> Value {
+        self.get("VirtualMCPServer", name)["status"].clone()
+    }
+
+    /// Returns status and reason of a condition.
+    pub(crate) fn condition(&self, name: &str, kind: &str) -> Option<(String, String, String)> {
+        let status = self.status(name);
+        let conditions = status["conditions"].as_array()?;
+        let found = conditions.iter().find(|condition| condition["type"] == kind)?;
+        let text = |field: &str| found[field].as_str().unwrap().to_owned();
+        Some((text("status"), text("reason"), text("message")))
+    }
+
+    /// Returns the reason of a condition, with `!` in front if its status is False.
+    pub(crate) fn reason(&self, name: &str, kind: &str) -> String {
+        let Some((status, reason, _)) = self.condition(name, kind) else { return "-".to_owned() };
+        if status == "False" { format!("!{reason}") } else { reason }
+    }
+
+    /// Returns the events so far: type, reason and note.
+    pub(crate) fn events(&self) -> Vec<String> {
+        let all = self.server.list("events.k8s.io", "events");
+        let line = |event: &Value| {
+            let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+            format!("{} {}: {}", text("type"), text("reason"), text("note"))
+        };
+        all.iter().map(line).collect()
+    }
+}
+
+fn now(epoch: Instant) -> Timestamp {
+    let start = Timestamp::from_second(1_800_000_000).unwrap();
+    start.checked_add(jiff::SignedDuration::try_from(epoch.elapsed()).unwrap()).unwrap()
+}
+
+/// Returns a server of the group `tools` without authentication, with a change of its spec.
+pub(crate) fn server(name: &str, change: impl FnOnce(&mut Value)) -> Value {
+    let mut server = json!({
+        "apiVersion": "vmcp.dev/v1beta1", "kind": "VirtualMCPServer", "metadata": {"name": name},
+        "spec": {"groupRef": {"name": "tools"}, "incomingAuth": {"type": "anonymous"}},
+    });
+    change(&mut server["spec"]);
+    server
+}
+
+/// Returns group and plural name of a kind.
+fn resource(kind: &str) -> (&'static str, &'static str) {
+    match kind {
+        "Deployment" => ("apps", "deployments"),
+        "Role" => ("rbac.authorization.k8s.io", "roles"),
+        "RoleBinding" => ("rbac.authorization.k8s.io", "rolebindings"),
+        "Lease" => ("coordination.k8s.io", "leases"),
+        "ConfigMap" => ("", "configmaps"),
+        "Secret" => ("", "secrets"),
+        "Service" => ("", "services"),
+        "ServiceAccount" => ("", "serviceaccounts"),
+        "VirtualMCPServer" => ("vmcp.dev", "virtualmcpservers"),
+        "MCPGroup" => ("vmcp.dev", "mcpgroups"),
+        "MCPServerEntry" => ("vmcp.dev", "mcpserverentries"),
+        other => panic!("{other}"),
+    }
+}
+
+// === impl RunningOperator ===
+
+impl RunningOperator {
+    /// Stops the operator as SIGTERM does.
+    pub(crate) async fn stop(self) -> Result<(), LostLeadership> {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap()
+    }
+
+    /// Ends the operator at once.
+    pub(crate) fn abort(&self) {
+        self.task.abort();
+    }
+
+    /// Waits until the operator ends.
+    pub(crate) async fn wait(self) -> Result<(), LostLeadership> {
+        self.task.await.unwrap()
+    }
+}
