@@ -4,4 +4,5 @@ mod errors;
 mod fixture;
 mod full;
 mod leaves;
+mod properties;
 mod snapshots;
