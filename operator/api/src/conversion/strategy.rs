@@ -44,7 +44,7 @@ pub(super) enum StrategyErrorKind {
 pub(super) struct Providers {
     /// Names of the upstream providers of the embedded authorization server, in order.
     pub(super) names: Vec<ProviderName>,
-    /// Whether callers present tokens.
+    /// `true` if callers present tokens.
     pub(super) has_caller_tokens: bool,
 }
 

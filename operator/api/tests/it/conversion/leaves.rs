@@ -226,7 +226,7 @@ fn flatten(value: &Value) -> BTreeMap<LeafPath, Value> {
     leaves
 }
 
-/// Adds the leaves of a value. Items of a list are told apart by their position in the value.
+/// Adds the leaves of a value. The position of an item is a key of its path.
 fn collect(value: &Value, path: &mut LeafPath, leaves: &mut BTreeMap<LeafPath, Value>) {
     match value {
         Value::Object(object) if !object.is_empty() => {
