@@ -41,9 +41,11 @@ fn serve_refuses_redis_without_seal_key() {
     assert_eq!(ended.code, 1, "{ended:?}");
     assert!(ended.err.contains("sessionStorage.provider: redis needs --seal-key"), "{ended:?}");
     let key = folder.write("key", &"5a".repeat(32));
-    let ended = vmcp(&["serve", "--port", "0", "--seal-key", &key, "--config", &file]);
-    assert_eq!(ended.code, 1, "{ended:?}");
-    assert!(ended.err.contains("failed to connect to Redis at 127.0.0.1:1"), "{ended:?}");
+    // Redis may come back.
+    let (_server, port) = ServerProcess::serve(&file, &["--seal-key", &key]);
+    let storage = get(port, "/status")["session_storage"].clone();
+    assert_eq!(storage["provider"], "redis");
+    assert_eq!(storage["sessions"]["status"], "unavailable");
 }
 
 #[test]
