@@ -57,7 +57,7 @@ pub(super) fn arguments(
         format!("--drain={}s", shutdown.drain),
     ];
     if owner.server.spec.incoming_auth.kind == IncomingAuthType::Anonymous {
-        // Whoever applies such a resource has decided that everybody may call it.
+        // The resource itself says that every caller is accepted.
         arguments.push("--allow-anonymous-network".to_owned());
     }
     let own = hosts(&service_name(owner.name()));

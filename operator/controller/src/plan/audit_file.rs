@@ -12,7 +12,7 @@ use super::{container::CONTAINER, error::PlanError};
 ///
 /// # Errors
 ///
-/// There is no such volume.
+/// The file is outside such a volume.
 pub(super) fn check(template: &PodTemplateSpec, conversion: &Conversion) -> Result<(), PlanError> {
     let audit = &conversion.file.audit;
     let file = audit.log_file.as_deref().filter(|file| audit.enabled && !file.is_empty());

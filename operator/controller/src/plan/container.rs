@@ -42,7 +42,7 @@ pub(super) fn container(
         env: Some(environment(owner, conversion)),
         ports: Some(vec![port("http", SERVER_PORT), port("peers", PEER_PORT)]),
         volume_mounts: Some(mounts()),
-        // The first answer ends the start, so that a slow one is no reason to kill the pod.
+        // The first response ends the start, so that the liveness probe never kills a pod that starts slowly.
         startup_probe: Some(probe("/livez", 2, 60)),
         liveness_probe: Some(probe("/livez", 10, 3)),
         readiness_probe: Some(probe("/readyz", 5, 3)),
