@@ -67,6 +67,11 @@ instructions row="full-call-stateful":
     cargo build --release --package vmcp --package vmcp-bench --bins
     python3 tests/tools/instructions.py target/release {{ row }}
 
+# Measure the memory of sessions that clients open and leave
+session-memory sessions="100000":
+    cargo build --release --package vmcp
+    python3 tests/tools/session_memory.py target/release/vmcp {{ sessions }}
+
 # Change one crate's code in many ways and run its tests on each; needs `cargo install --locked cargo-mutants`
 mutants crate *arguments:
     cargo mutants --package {{ crate }} --in-place --timeout 120 {{ arguments }}

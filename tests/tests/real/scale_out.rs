@@ -8,6 +8,7 @@ mod rotation;
 mod scripted;
 mod secret_mount;
 mod storage;
+mod trips;
 
 use std::env;
 use std::time::Duration;
