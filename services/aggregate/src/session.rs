@@ -3,6 +3,7 @@
 mod active_call;
 pub(crate) mod backend_session_slot;
 pub(crate) mod cancellation;
+mod end;
 mod gateway_request;
 mod id_form;
 mod leases;
@@ -27,7 +28,8 @@ use vmcp_timeout::PauseGuard;
 
 pub(crate) use self::active_call::{ActiveCall, ActiveCallGuard};
 pub(crate) use self::backend_session_slot::{BackendSessionSlot, PendingMarks, SlotLease};
-use self::cancellation::{Cancellation, REPLICA_LEFT, SESSION_ENDED};
+use self::cancellation::Cancellation;
+pub(crate) use self::end::SessionEnd;
 pub(crate) use self::gateway_request::{GatewayRequest, GatewayRequestError};
 pub(crate) use self::id_form::{IdForm, ReceivedId, ServerRequestId, replica_of};
 pub(crate) use self::server_requests::PendingServerRequest;
@@ -77,19 +79,6 @@ pub(crate) struct Session {
     /// A [`SessionEnd`], or 0. Never reset, and set before the tables are cleared: an insertion under a table's lock either sees it
     /// or is removed by the clearing.
     ended: AtomicU8,
-}
-
-/// End of a session in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum SessionEnd {
-    /// The client ended it with a request to this replica, which ends the sessions at the backends.
-    Deleted = 1,
-    /// It ended at another replica, which ends the sessions at the backends that replicas share.
-    EndedElsewhere = 2,
-    /// It was idle or evicted, or the process ends. With a sealed id, it continues where its client sends its next request, with
-    /// the sessions at the backends that replicas share.
-    Released = 3,
 }
 
 impl Session {
@@ -203,17 +192,6 @@ impl Session {
         }
         calls.push(Arc::clone(active));
         Ok(ActiveCallGuard { session: Arc::clone(self), active: Arc::clone(active) })
-    }
-
-    /// Returns the rejection of a request whose session ended while the request began. With a sealed id, the session may have
-    /// been evicted: then it continues with the next request.
-    fn ended_rejection(&self) -> Rejection {
-        match self.sealed {
-            Some(_) if self.ended.load(Ordering::Acquire) == SessionEnd::Released as u8 => {
-                Rejection::overloaded("the session was evicted: send the request again", 1)
-            }
-            _ => Rejection::session_not_found(),
-        }
     }
 
     /// Removes a request from the table.
@@ -337,46 +315,6 @@ impl Session {
                 notify_or_log(&slot.backend, request, "failed to reject a server request").await;
             };
             tokio::spawn(notifying.in_current_span());
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire) != 0
-    }
-
-    /// Ends the session and its streams, calls and backend sessions. Does nothing if it has ended before.
-    pub(crate) fn end(&self, end: SessionEnd) {
-        let set = self.ended.compare_exchange(0, end as u8, Ordering::AcqRel, Ordering::Acquire);
-        if set.is_err() {
-            return;
-        }
-        // Taken before their tasks end: otherwise the tasks would cancel the calls too, possibly after the session itself has
-        // ended.
-        let calls = lock(&self.calls).clone();
-        let backend_slots = std::mem::take(&mut *lock(&self.backend_slots));
-        let is_doubted = self.shared.as_ref().is_some_and(|shared| shared.is_doubted());
-        for slot in backend_slots {
-            let reason = match end {
-                SessionEnd::Released if self.shared.is_some() => REPLICA_LEFT,
-                _ => SESSION_ENDED,
-            };
-            let calls = calls.iter().filter(|call| call.is_at(&slot));
-            let cancels = calls.filter_map(|call| call.cancellation().request(reason)).collect();
-            match end {
-                SessionEnd::Deleted => slot.close(cancels),
-                // The replica that ended it may not know the session at the backend.
-                SessionEnd::EndedElsewhere if is_doubted => slot.close(cancels),
-                SessionEnd::EndedElsewhere | SessionEnd::Released => slot.release(cancels),
-            }
-        }
-        // Before their streams end.
-        for call in &calls {
-            call.record_cancelled();
-        }
-        // Created if missing, so it rejects later insertions.
-        self.streams().end();
-        for call in &calls {
-            call.cancelled.notify_one();
         }
     }
 }
