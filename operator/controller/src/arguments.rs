@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     /// Key of the password in the Secret.
     #[arg(long, env = "VMCP_DEFAULT_REDIS_SECRET_KEY", default_value = "redis-password")]
     default_redis_secret_key: String,
-    /// Whether the cluster assigns the users of pods, as OpenShift does. Absent, the operator asks the cluster.
+    /// The cluster assigns the users of pods, as OpenShift does. Absent, the operator asks the cluster.
     #[arg(long, value_name = "BOOLEAN")]
     pub(crate) openshift: Option<bool>,
     /// Level of the log: error, warn, info, debug or trace.

@@ -18,6 +18,7 @@ mod pod_template;
 mod secret;
 mod service;
 mod shutdown;
+mod volumes;
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -32,8 +33,9 @@ pub use self::{
     config_map::{CONFIG_FILE, CONFIG_PATH},
     container::CONTAINER,
     error::PlanError,
-    pod::{CHECKSUM, SEAL_PATH},
+    pod::CHECKSUM,
     secret::SEAL_KEY,
+    volumes::SEAL_PATH,
 };
 use crate::Settings;
 

@@ -37,7 +37,7 @@ pub(crate) async fn reconcile(
 ) -> Result<Option<Duration>, ApplyError> {
     let Some(server) = context.stores.servers.get(&target.key) else { return Ok(None) };
     if server.metadata.deletion_timestamp.is_some() {
-        // What the server owns is deleted with it.
+        // The garbage collector deletes the objects of the server with it.
         return Ok(None);
     }
     let mut lookup = Lookup::new(&context.stores, target.clone());

@@ -11,8 +11,8 @@ use vmcp_api::{
 use super::{
     config_map::{CONFIG_FILE, CONFIG_PATH},
     metadata::Owner,
-    pod::SEAL_PATH,
     shutdown::Shutdown,
+    volumes::SEAL_PATH,
 };
 use crate::Settings;
 

@@ -6,21 +6,17 @@ use k8s_openapi::{
     api::core::v1::{
         Capabilities, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, Lifecycle,
         LifecycleHandler, ObjectFieldSelector, Probe, ResourceRequirements, SecurityContext,
-        SleepAction, VolumeMount,
+        SleepAction,
     },
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
 };
-use vmcp_api::{
-    conversion::{Conversion, SECRETS_PATH},
-    names::SERVER_PORT,
-};
+use vmcp_api::{conversion::Conversion, names::SERVER_PORT};
 
 use super::{
     arguments::{PEER_PORT, arguments},
-    config_map::CONFIG_PATH,
     metadata::Owner,
-    pod::{CONFIG_VOLUME, SCRATCH_PATH, SCRATCH_VOLUME, SEAL_PATH, SEAL_VOLUME, SECRETS_VOLUME},
     shutdown::Shutdown,
+    volumes::mounts,
 };
 use crate::Settings;
 
@@ -91,31 +87,6 @@ fn port(name: &str, number: u16) -> ContainerPort {
         container_port: number.into(),
         protocol: Some("TCP".to_owned()),
         ..ContainerPort::default()
-    }
-}
-
-/// Returns the mounts that a pod template cannot change, and the writable directory.
-pub(super) fn mounts() -> Vec<VolumeMount> {
-    let mut mounts = owned_mounts();
-    mounts.push(mount(SCRATCH_VOLUME, SCRATCH_PATH, None));
-    mounts
-}
-
-/// Returns the mounts that a pod template cannot change. Whole directories, since a mount of one file never shows its changes.
-pub(super) fn owned_mounts() -> Vec<VolumeMount> {
-    vec![
-        mount(CONFIG_VOLUME, CONFIG_PATH, Some(true)),
-        mount(SEAL_VOLUME, SEAL_PATH, Some(true)),
-        mount(SECRETS_VOLUME, SECRETS_PATH, Some(true)),
-    ]
-}
-
-fn mount(volume: &str, path: &str, read_only: Option<bool>) -> VolumeMount {
-    VolumeMount {
-        name: volume.to_owned(),
-        mount_path: path.to_owned(),
-        read_only,
-        ..VolumeMount::default()
     }
 }
 

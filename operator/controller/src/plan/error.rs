@@ -12,7 +12,7 @@ use vmcp_api::{
 pub struct PlanError {
     /// Path in the resource.
     pub path: String,
-    /// What is wrong there, and what to change.
+    /// Mistake, and the change that mends it.
     pub message: String,
     kind: ErrorKind,
 }

@@ -6,10 +6,11 @@ use k8s_openapi::{
 };
 
 use super::{
-    container::{CONTAINER, owned_environment, owned_mounts},
+    container::{CONTAINER, owned_environment},
     error::PlanError,
     metadata::Owner,
-    pod::{owned_annotations, owned_volumes},
+    pod::owned_annotations,
+    volumes::{owned_mounts, owned_volumes},
 };
 
 /// Puts the owned parts back into a template that was patched, with the arguments of the server.

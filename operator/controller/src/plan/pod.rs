@@ -4,38 +4,20 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{
-        ConfigMapVolumeSource, EmptyDirVolumeSource, LocalObjectReference, PodSecurityContext,
-        PodSpec, PodTemplateSpec, SeccompProfile, SecretVolumeSource, Volume,
+        LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use vmcp_api::{
-    conversion::Conversion,
-    names::{account_name, config_map_name, owned_secret_name, seal_secret_name},
-};
+use vmcp_api::{conversion::Conversion, names::account_name};
 
-use super::{container::container, metadata::Owner, shutdown::Shutdown};
+use super::{container::container, metadata::Owner, shutdown::Shutdown, volumes::volumes};
 use crate::Settings;
-
-/// Directory at which the Secret with the keys that replicas share is mounted.
-pub const SEAL_PATH: &str = "/etc/vmcp/seal";
-
-/// Writable directory.
-pub(super) const SCRATCH_PATH: &str = "/tmp";
-
-pub(super) const CONFIG_VOLUME: &str = "vmcp-config";
-pub(super) const SEAL_VOLUME: &str = "vmcp-seal";
-pub(super) const SECRETS_VOLUME: &str = "vmcp-secrets";
-pub(super) const SCRATCH_VOLUME: &str = "tmp";
 
 /// Annotation of pods with the digest of the configuration: another configuration rolls the pods.
 pub const CHECKSUM: &str = "vmcp.dev/config-checksum";
 
 /// User and group of the server, except on OpenShift.
 const USER: i64 = 1000;
-
-/// Permissions of files with secrets: for the user and group of the pod.
-const SECRET_MODE: i32 = 0o440;
 
 /// Plans the template.
 pub(super) fn pod_template(
@@ -87,43 +69,6 @@ fn pull_secrets(owner: Owner<'_>, settings: &Settings) -> Option<Vec<LocalObject
     let references: Vec<_> =
         names.into_iter().map(|name| LocalObjectReference { name: name.to_owned() }).collect();
     (!references.is_empty()).then_some(references)
-}
-
-/// Returns all volumes.
-fn volumes(owner: Owner<'_>) -> Vec<Volume> {
-    let mut volumes = owned_volumes(owner);
-    volumes.push(Volume {
-        name: SCRATCH_VOLUME.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
-        ..Volume::default()
-    });
-    volumes
-}
-
-/// Returns the volumes that a pod template cannot change.
-pub(super) fn owned_volumes(owner: Owner<'_>) -> Vec<Volume> {
-    let config = ConfigMapVolumeSource {
-        name: config_map_name(owner.name()),
-        ..ConfigMapVolumeSource::default()
-    };
-    // Without the keys that replicas share, a pod must not start: clients would lose their sessions at the next replica. The other
-    // Secret may have nothing in it yet.
-    let seal = secret(seal_secret_name(owner.name()), false);
-    let secrets = secret(owned_secret_name(owner.name()), true);
-    vec![
-        Volume { name: CONFIG_VOLUME.to_owned(), config_map: Some(config), ..Volume::default() },
-        Volume { name: SEAL_VOLUME.to_owned(), secret: Some(seal), ..Volume::default() },
-        Volume { name: SECRETS_VOLUME.to_owned(), secret: Some(secrets), ..Volume::default() },
-    ]
-}
-
-fn secret(name: String, is_optional: bool) -> SecretVolumeSource {
-    SecretVolumeSource {
-        secret_name: Some(name),
-        default_mode: Some(SECRET_MODE),
-        optional: is_optional.then_some(true),
-        ..SecretVolumeSource::default()
-    }
 }
 
 fn security_context(settings: &Settings) -> PodSecurityContext {

@@ -169,7 +169,7 @@ async fn last_valid_configuration_stays() {
     let message = status["message"].as_str().unwrap();
     assert!(message.ends_with("; the pods run generation 1"), "{message}");
     assert_eq!(cluster.reason("a", "Ready"), "DeploymentReady");
-    // What did not change keeps the generation that it was determined for.
+    // A condition that did not change keeps the generation that it was determined for.
     let conditions = status["conditions"].as_array().unwrap();
     let observed = |kind: &str| {
         let found = conditions.iter().find(|condition| condition["type"] == kind).unwrap();

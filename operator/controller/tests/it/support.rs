@@ -120,7 +120,7 @@ impl Cluster {
 
     /// Stores an object with its status.
     pub(crate) fn put(&self, mut object: Value) {
-        // What a test read may be older than what the operator wrote since.
+        // A test may have read an object before the operator wrote it.
         object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
         self.server.put(&object).unwrap();
         if object.get("status").is_some() {

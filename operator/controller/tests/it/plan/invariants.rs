@@ -1,4 +1,4 @@
-//! What holds for the objects of every server.
+//! Invariants of the objects of every server.
 
 use std::collections::BTreeSet;
 

@@ -124,7 +124,7 @@ fn generated_objects_match_snapshots() {
     for (name, feature) in FEATURES {
         let mut objects = of(feature());
         if *name != "minimal" {
-            // What a feature does not concern is in the snapshot of the minimal server.
+            // The snapshot of the minimal server has the objects that a feature does not concern.
             objects.retain(|object| !minimal.contains(object));
         }
         let (file, current) = (format!("{name}.yaml"), to_yaml(&objects));

@@ -85,7 +85,7 @@ async fn end_closes_sessions_of_lost_record() {
         assert_eq!(call(&client).await, (200, Value::Null));
         replicas[0].storage.set_heard(!is_reset);
         replicas[0].storage.lose_records();
-        // The record is gone, and nobody asked for it before its end.
+        // The record is gone, and no request asked for it before its end.
         assert_eq!(delete(&replicas[2].serve(&client)).await, 204);
         replicas[0].storage.set_heard(true);
         settle().await;
