@@ -64,7 +64,7 @@ pub async fn merge_enters_what_is_missing(test: TestStorage) {
     // The entry keeps its tag.
     let replaced = test.replica.replace_backend_session(&session, "one", Some(kept.tag), None);
     assert_eq!(replaced.await.unwrap(), crate::Replacement::Stored(None));
-    // What is there is not replaced.
+    // A present value is not replaced.
     test.replica.set_level(&session, "2").await.unwrap();
     let merged = test.storage.merge(&session, &expected, false).await.unwrap();
     assert_eq!(merged.record.level.as_deref(), Some("2"));
