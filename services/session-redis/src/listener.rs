@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use vmcp_redis::{Idempotency, Subscription, cmd};
-use vmcp_session::{SessionEvent, SessionId, StorageError};
+use vmcp_session::{SessionEvent, SessionId, StorageError, unix_millis};
 
 use crate::arguments::Arguments;
 use crate::health::Use;
@@ -93,7 +93,7 @@ impl Inner {
             // Messages of one connection are in order: none before this one is missing.
             self.replica.hear();
             if let Some(message) = Message::parse(&message) {
-                self.replica.receive(message, self.clock.unix());
+                self.replica.receive(message, unix_millis(&self.clock));
             }
         }
     }
@@ -125,7 +125,7 @@ impl Inner {
                 // An unreadable tombstone must not hide the others.
                 let tombstone = text(tombstone).and_then(Tombstone::parse);
                 let (Some(score), Some(tombstone)) = (score, tombstone) else { continue };
-                self.replica.receive(Message::Ended { score, tombstone }, self.clock.unix());
+                self.replica.receive(Message::Ended { score, tombstone }, unix_millis(&self.clock));
             }
             if tombstones.len() < PAGE {
                 self.replica.set_last_score(time);
@@ -197,7 +197,7 @@ impl Inner {
     async fn sweep(&self) {
         loop {
             sleep(SWEEP_INTERVAL).await;
-            self.replica.sweep(self.clock.unix());
+            self.replica.sweep(unix_millis(&self.clock));
         }
     }
 }

@@ -97,7 +97,7 @@ impl Tombstone {
         Some(Self::Session(SessionKey { owner, id, issued_at: time }))
     }
 
-    /// Returns the latest time of `initialize` of what it ends, in seconds since 1970.
+    /// Returns the latest time of `initialize` of what it ends, in milliseconds since 1970.
     pub(crate) fn time(&self) -> u64 {
         match self {
             Self::Session(session) => session.issued_at,

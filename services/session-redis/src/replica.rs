@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use vmcp_core::lock;
 use vmcp_session::{
-    Liveness, SessionEvent, SessionEvents, SessionKey, TOMBSTONE_LIFETIME, Tombstones,
+    Liveness, OwnerDigest, SessionEvent, SessionEvents, SessionKey, TOMBSTONE_LIFETIME_MILLIS,
+    Tombstones,
 };
 
 use crate::held_streams::HeldStreams;
@@ -69,7 +70,7 @@ impl Replica {
         }
     }
 
-    /// Takes note of a message at a time, in seconds since 1970.
+    /// Takes note of a message at a time, in milliseconds since 1970.
     pub(crate) fn receive(&self, message: Message, now: u64) {
         match message {
             Message::Beat { replica, handle } if *replica != *self.name => {
@@ -147,6 +148,10 @@ impl Replica {
         lock(&self.inner).tombstones.contains(session)
     }
 
+    pub(crate) fn all_ended_until(&self, owner: &OwnerDigest) -> Option<u64> {
+        lock(&self.inner).tombstones.all_ended_until(owner)
+    }
+
     pub(crate) fn ended(&self) -> usize {
         lock(&self.inner).tombstones.len()
     }
@@ -190,7 +195,7 @@ impl Replica {
     pub(crate) fn sweep(&self, now: u64) {
         let mut inner = lock(&self.inner);
         inner.tombstones.remove_expired(now);
-        inner.own.retain(|tombstone| tombstone.time() + TOMBSTONE_LIFETIME.as_secs() >= now);
+        inner.own.retain(|tombstone| tombstone.time() + TOMBSTONE_LIFETIME_MILLIS >= now);
         inner.others.retain(|_, (_, at)| at.elapsed() < HANDLE_LIFETIME);
     }
 }
@@ -210,7 +215,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use vmcp_core::Identity;
-    use vmcp_session::{OwnerDigest, SessionId};
+    use vmcp_session::SessionId;
 
     use super::*;
 
@@ -270,9 +275,9 @@ mod tests {
         replica.bury(&Tombstone::Session(session("other")), 5, 1000);
         assert_eq!(replica.own_tombstones().len(), MAX_OWN_TOMBSTONES);
         assert_eq!((replica.ended(), replica.last_score()), (MAX_OWN_TOMBSTONES + 2, 5));
-        replica.sweep(1000 + TOMBSTONE_LIFETIME.as_secs());
+        replica.sweep(1000 + TOMBSTONE_LIFETIME_MILLIS);
         assert_eq!(replica.own_tombstones().len(), MAX_OWN_TOMBSTONES);
-        replica.sweep(1001 + TOMBSTONE_LIFETIME.as_secs());
+        replica.sweep(1001 + TOMBSTONE_LIFETIME_MILLIS);
         assert_eq!((replica.own_tombstones().len(), replica.ended()), (0, 0));
         replica.announce(&"x".repeat(MAX_HANDLE_LENGTH + 1));
         assert_eq!(replica.handle(), None);

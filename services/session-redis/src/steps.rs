@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use vmcp_redis::Script;
 use vmcp_session::{
     BackendEntry, EntryTag, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS, Replacement, RestoredRecord,
-    SessionEvent, SessionKey, SessionRecord, StorageError,
+    SessionEvent, SessionKey, SessionRecord, StorageError, unix_millis,
 };
 
 use crate::arguments::Arguments;
@@ -24,7 +24,13 @@ const BATCH: usize = 256;
 
 impl Inner {
     pub(crate) async fn create(&self, session: &SessionKey) -> Result<(), StorageError> {
-        self.step(&self.scripts.create, session, |arguments| arguments).await.map(|_| ())
+        let mut reply = self.step(&self.scripts.create, session, |arguments| arguments).await?;
+        let Some(until) = reply.get::<u64>()? else { return Ok(()) };
+        if until > 0 {
+            let tombstone = Tombstone::AllOfOwner { owner: session.owner, until };
+            self.replica.bury(&tombstone, 0, unix_millis(&self.clock));
+        }
+        Err(StorageError::Ended)
     }
 
     pub(crate) async fn restore(
@@ -168,7 +174,7 @@ impl Inner {
         let mut reply = self.run_script(&self.scripts.end, arguments, Effect::Any).await?;
         let fields = reply.pairs()?.unwrap_or_default();
         let tombstone: Option<String> = reply.get()?;
-        let now = self.clock.unix();
+        let now = unix_millis(&self.clock);
         match tombstone.and_then(|text| Tombstone::parse(&text)) {
             Some(tombstone) => self.replica.bury_own(tombstone, now),
             // The session had ended before.

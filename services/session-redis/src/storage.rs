@@ -11,8 +11,8 @@ use vmcp_core::Clock;
 use vmcp_redis::Redis;
 use vmcp_seal::KeyRing;
 use vmcp_session::{
-    BackendEntry, EntryTag, Liveness, Replacement, RestoredRecord, SessionEvent, SessionId,
-    SessionKey, SessionRecord, SessionStorage, StorageFuture,
+    BackendEntry, EntryTag, Liveness, OwnerDigest, Replacement, RestoredRecord, SessionEvent,
+    SessionId, SessionKey, SessionRecord, SessionStorage, StorageFuture,
 };
 
 use crate::health::{Health, StorageState, Use};
@@ -168,6 +168,10 @@ impl SessionStorage for RedisSessionStorage {
 
     fn has_ended(&self, session: &SessionKey) -> bool {
         self.inner.replica.has_ended(session)
+    }
+
+    fn all_ended_until(&self, owner: &OwnerDigest) -> Option<u64> {
+        self.inner.replica.all_ended_until(owner)
     }
 
     fn liveness(&self) -> Liveness {

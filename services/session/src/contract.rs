@@ -21,7 +21,7 @@ pub struct TestStorage {
     pub replica: Arc<dyn SessionStorage>,
     /// Function that lets time pass: it waits, or advances a paused clock.
     pub advance: fn(Duration) -> BoxFuture<'static, ()>,
-    /// Time, in seconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub now: u64,
     /// Time to live of sessions in the replicas.
     pub ttl: Duration,

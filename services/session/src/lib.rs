@@ -4,7 +4,6 @@ mod account;
 #[cfg(any(test, feature = "contract"))]
 #[macro_use]
 pub mod contract;
-mod ended;
 mod id;
 #[cfg(any(test, feature = "contract"))]
 mod memory;
@@ -17,9 +16,10 @@ mod tombstones;
 #[cfg(any(test, feature = "contract"))]
 pub use self::memory::MemorySessionStorage;
 pub use self::{
-    ended::EndedSessions,
     id::SessionId,
-    sealed::{OpenedSessionId, SEALED_SESSION_LIFETIME, SessionClaims, SessionSeal, split},
+    sealed::{
+        OpenedSessionId, SEALED_SESSION_LIFETIME, SessionClaims, SessionSeal, split, unix_millis,
+    },
     session_events::SessionEvents,
     sessions::{NewSession, RemovedSession, SessionLimitError, Sessions},
     storage::{
@@ -27,5 +27,5 @@ pub use self::{
         MAX_TOMBSTONES_PER_OWNER, OwnerDigest, Replacement, RestoredRecord, SessionEvent,
         SessionKey, SessionRecord, SessionStorage, StorageError, StorageFuture,
     },
-    tombstones::{TOMBSTONE_LIFETIME, Tombstones},
+    tombstones::{TOMBSTONE_LIFETIME, TOMBSTONE_LIFETIME_MILLIS, Tombstones},
 };

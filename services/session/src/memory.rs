@@ -16,13 +16,13 @@ use vmcp_core::{Clock, lock};
 use self::record::{enter, size};
 use self::state::{End, Entry, Local, Missing, Replica, State};
 use crate::{
-    BackendEntry, EntryTag, Liveness, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS, Replacement,
-    RestoredRecord, SessionEvent, SessionKey, SessionRecord, SessionStorage, StorageError,
-    StorageFuture,
+    BackendEntry, EntryTag, Liveness, MAX_RECORD_BYTES, MAX_SUBSCRIPTIONS, OwnerDigest,
+    Replacement, RestoredRecord, SessionEvent, SessionKey, SessionRecord, SessionStorage,
+    StorageError, StorageFuture, unix_millis,
 };
 
 /// Interval between removals of expired tombstones, each of which visits all.
-const SWEEP_INTERVAL_SECS: u64 = 60;
+const SWEEP_INTERVAL_MILLIS: u64 = 60_000;
 
 /// Storage in the process, for tests. [`replica`](Self::replica) returns what another replica has of the same storage.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl MemorySessionStorage {
         if was_silent {
             self.replica.events.add(SessionEvent::MessagesMissed);
         }
-        let now = self.clock.unix();
+        let now = unix_millis(&self.clock);
         for end in ends {
             self.replica.bury(end, now);
         }
@@ -162,6 +162,10 @@ impl MemorySessionStorage {
 impl SessionStorage for MemorySessionStorage {
     fn create<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, ()> {
         self.step(move |state| {
+            if let Some(until) = state.tombstones.all_ended_until(&session.owner) {
+                let end = End::AllOfOwner { owner: session.owner, until };
+                self.replica.bury(end, unix_millis(&self.clock));
+            }
             state.check(session)?;
             state.used_record(session, &self.replica, self.ttl, Missing::New);
             Ok(())
@@ -295,11 +299,11 @@ impl SessionStorage for MemorySessionStorage {
         session: &'a SessionKey,
     ) -> StorageFuture<'a, Vec<(Box<str>, BackendEntry)>> {
         self.step(move |state| {
-            let now = self.clock.unix();
+            let now = unix_millis(&self.clock);
             let entry = state.records.remove(session);
             if now >= state.sweep_at {
                 state.tombstones.remove_expired(now);
-                state.sweep_at = now + SWEEP_INTERVAL_SECS;
+                state.sweep_at = now + SWEEP_INTERVAL_MILLIS;
             }
             let message = match state.tombstones.add(session, now) {
                 Some(SessionEvent::AllEnded { owner, until }) => {
@@ -352,6 +356,10 @@ impl SessionStorage for MemorySessionStorage {
 
     fn has_ended(&self, session: &SessionKey) -> bool {
         lock(&self.replica.local).tombstones.contains(session)
+    }
+
+    fn all_ended_until(&self, owner: &OwnerDigest) -> Option<u64> {
+        lock(&self.replica.local).tombstones.all_ended_until(owner)
     }
 
     fn liveness(&self) -> Liveness {

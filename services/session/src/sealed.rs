@@ -1,6 +1,6 @@
 //! Session identifiers that contain the session, sealed for its owner.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -21,7 +21,10 @@ const MAX_TEXT_CHARACTERS: usize = 64;
 /// Maximum difference between the clocks of two replicas, in seconds.
 const LEEWAY_SECS: u64 = 60;
 
-const FORMAT: u8 = 1;
+/// The same in milliseconds.
+const LEEWAY_MILLIS: u64 = LEEWAY_SECS * 1000;
+
+const FORMAT: u8 = 2;
 
 /// Length of a random [`SessionId`], which precedes the sealed part.
 const ID_LENGTH: usize = 32;
@@ -51,7 +54,7 @@ pub struct SessionClaims {
 pub struct OpenedSessionId {
     /// Random part, which the table of sessions uses.
     pub id: SessionId,
-    /// Time of `initialize`, in seconds since 1970.
+    /// Time of `initialize`, in milliseconds since 1970, after each earlier end of all sessions of the owner.
     pub issued_at: u64,
     /// The session.
     pub claims: SessionClaims,
@@ -76,10 +79,12 @@ impl SessionSeal {
         owner: &Identity,
         claims: &SessionClaims,
     ) -> Result<String, RandomError> {
-        self.seal_at(self.clock.unix(), id, owner, claims)
+        self.seal_at(self.now(), id, owner, claims)
     }
 
-    /// Seals a new session, and returns its identifier with what it contains.
+    /// Seals a new session, and returns its identifier with what it contains. All sessions of the owner that began until
+    /// `ended_until` have ended: the new one begins after it, also where this replica's clock is behind. While the clocks of all
+    /// replicas differ by less than a minute, each opens the identifier at once.
     ///
     /// # Errors
     /// [`RandomError`] if the system has no random numbers.
@@ -87,9 +92,10 @@ impl SessionSeal {
         &self,
         owner: &Identity,
         claims: SessionClaims,
+        ended_until: Option<u64>,
     ) -> Result<(String, OpenedSessionId), RandomError> {
         let id = SessionId::random().ok_or(RandomError)?;
-        let issued_at = self.clock.unix();
+        let issued_at = ended_until.map_or(0, |until| until.saturating_add(1)).max(self.now());
         let text = self.seal_at(issued_at, id, owner, &claims)?;
         Ok((text, OpenedSessionId { id, issued_at, claims }))
     }
@@ -113,16 +119,23 @@ impl SessionSeal {
         let sealed = BASE64_URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let value = self.ring.open(SealPurpose::SessionId, &sealed, &associated(id, owner))?;
         let (issued_at, claims) = decode(&value)?;
-        let age = (self.clock.unix() + LEEWAY_SECS).checked_sub(issued_at)?;
-        let is_valid = age <= SEALED_SESSION_LIFETIME.as_secs() + 2 * LEEWAY_SECS;
+        let age = (self.now() + LEEWAY_MILLIS).checked_sub(issued_at)?;
+        let is_valid = age <= SEALED_SESSION_LIFETIME.as_secs() * 1000 + 2 * LEEWAY_MILLIS;
         is_valid.then_some(OpenedSessionId { id, issued_at, claims })
     }
 
-    /// Returns the seconds since 1970.
+    /// Returns the milliseconds since 1970.
     #[must_use]
     pub fn now(&self) -> u64 {
-        self.clock.unix()
+        unix_millis(&self.clock)
     }
+}
+
+/// Returns the milliseconds since 1970.
+#[must_use]
+pub fn unix_millis(clock: &Clock) -> u64 {
+    let since = clock.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Splits an identifier into its random part and its sealed part, which is empty without a key ring.
@@ -179,8 +192,6 @@ fn decode_text(value: &[u8]) -> Option<(String, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use proptest::prelude::*;
     use vmcp_seal::SealKey;
 
@@ -220,7 +231,7 @@ mod tests {
         let id = SessionId::random().unwrap();
         let text = seal(1, &clock).seal(id, &alice(), &claims("client")).unwrap();
         let opened = seal(1, &clock).open(text.as_bytes(), &alice()).unwrap();
-        let expected = OpenedSessionId { id, issued_at: START, claims: claims("client") };
+        let expected = OpenedSessionId { id, issued_at: START * 1000, claims: claims("client") };
         assert_eq!(opened, expected);
         assert_eq!(seal(2, &clock).open(text.as_bytes(), &alice()), None);
     }
@@ -274,8 +285,29 @@ mod tests {
     #[test]
     fn issued_id_opens_to_what_was_returned() {
         let seal = seal(1, &clock(START));
-        let (text, session) = seal.issue(&alice(), claims("client")).unwrap();
+        let (text, session) = seal.issue(&alice(), claims("client"), None).unwrap();
         assert_eq!(seal.open(text.as_bytes(), &alice()), Some(session));
+    }
+
+    #[test]
+    fn session_begins_after_end_of_all_others() {
+        let slow = seal(1, &clock(START));
+        let fast = seal(1, &clock(START + LEEWAY_SECS));
+        let issue = |at: &SessionSeal, ended_until| {
+            at.issue(&alice(), claims("client"), ended_until).unwrap()
+        };
+        let ended_until = issue(&fast, None).1.issued_at;
+        for replica in [&slow, &fast] {
+            let (_, session) = issue(replica, Some(ended_until));
+            assert_eq!(session.issued_at, ended_until + 1);
+        }
+        // Two replicas whose clocks differ by less than a minute open it at once.
+        let slow = seal(1, &clock(START + 1));
+        let (text, _) = issue(&slow, Some(ended_until));
+        for replica in [&slow, &fast] {
+            assert!(replica.open(text.as_bytes(), &alice()).is_some());
+        }
+        assert_eq!(issue(&slow, Some(5)).1.issued_at, (START + 1) * 1000);
     }
 
     proptest! {

@@ -33,7 +33,7 @@ pub struct SessionKey {
     pub owner: OwnerDigest,
     /// Random part of its identifier.
     pub id: SessionId,
-    /// Time of `initialize`, in seconds since 1970.
+    /// Time of `initialize`, in milliseconds since 1970.
     pub issued_at: u64,
 }
 
@@ -116,7 +116,7 @@ pub enum Liveness {
 pub enum SessionEvent {
     /// A session has ended, at another replica or at this one.
     Ended(SessionId),
-    /// The owner's sessions that began until a time, in seconds since 1970, have ended.
+    /// The owner's sessions that began until a time, in milliseconds since 1970, have ended.
     AllEnded {
         /// Owner of the sessions.
         owner: OwnerDigest,
@@ -145,13 +145,15 @@ pub enum SessionEvent {
 /// [`StorageError::Ended`] for a session that has ended.
 ///
 /// A tombstone is kept for as long as the session's identifier opens. An owner has at most [`MAX_TOMBSTONES_PER_OWNER`]: one more
-/// ends all sessions that the owner began until then. Anonymous callers are many people: of their tombstones the oldest is
+/// ends all sessions that the owner began before the last of these, and [`all_ended_until`](Self::all_ended_until) tells when that
+/// was: a new session begins later, whatever the clocks of the replicas show. Anonymous callers are many people: of their tombstones the oldest is
 /// forgotten instead.
 ///
 /// A dropped future may or may not have taken its step, and so may one that fails with [`StorageError::Unavailable`]. Each step
 /// may be repeated. The feature `contract` has the tests that each implementation has to pass.
 pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
-    /// Stores the empty record of a new session. One that exists stays as it is.
+    /// Stores the empty record of a new session. One that exists stays as it is. After [`StorageError::Ended`],
+    /// [`all_ended_until`](Self::all_ended_until) is current.
     fn create<'a>(&'a self, session: &'a SessionKey) -> StorageFuture<'a, ()>;
 
     /// Returns the record of a session that another replica may have created. A missing record is created, empty.
@@ -226,6 +228,10 @@ pub trait SessionStorage: fmt::Debug + Send + Sync + 'static {
 
     /// Returns `true` if a session has ended as far as this replica knows. Does not wait.
     fn has_ended(&self, session: &SessionKey) -> bool;
+
+    /// Returns the time until which all sessions of an owner have ended, in milliseconds since 1970, as far as this replica knows.
+    /// Does not wait.
+    fn all_ended_until(&self, owner: &OwnerDigest) -> Option<u64>;
 
     /// Returns the state of the messages. Does not wait.
     fn liveness(&self) -> Liveness;

@@ -10,6 +10,9 @@ use crate::{MAX_TOMBSTONES_PER_OWNER, OwnerDigest, SessionEvent, SessionId, Sess
 pub const TOMBSTONE_LIFETIME: Duration =
     Duration::from_secs(SEALED_SESSION_LIFETIME.as_secs() + 2 * 60);
 
+/// The same in milliseconds, in which sessions count.
+pub const TOMBSTONE_LIFETIME_MILLIS: u64 = TOMBSTONE_LIFETIME.as_secs() * 1000;
+
 /// Tombstones of ended sessions, at most [`MAX_TOMBSTONES_PER_OWNER`] of an owner.
 #[derive(Debug)]
 pub struct Tombstones {
@@ -22,9 +25,10 @@ pub struct Tombstones {
 
 #[derive(Debug, Default)]
 struct OwnerTombstones {
-    /// Time of `initialize` by identifier, in seconds since 1970.
+    /// Time of `initialize` by identifier, in milliseconds since 1970.
     ids: HashMap<SessionId, u64>,
-    /// Sessions that began until this time have ended.
+    /// Sessions that began until this time have ended. It is the begin of one of them, never the time of an end: a session that
+    /// begins while others end goes on.
     all_until: Option<u64>,
 }
 
@@ -50,7 +54,7 @@ impl Tombstones {
         }
         if ended.ids.len() > MAX_TOMBSTONES_PER_OWNER {
             if !owner.is_anonymous() {
-                let until = ended.ids.values().copied().fold(now, u64::max);
+                let until = ended.ids.values().copied().fold(issued_at, u64::max);
                 return self
                     .end_all(owner, until)
                     .then_some(SessionEvent::AllEnded { owner, until });
@@ -66,7 +70,13 @@ impl Tombstones {
         Some(SessionEvent::Ended(id))
     }
 
-    /// Ends all sessions of an owner that began until a time, in seconds since 1970. Returns `false` if they had ended before.
+    /// Returns the time until which all sessions of an owner have ended, in milliseconds since 1970.
+    #[must_use]
+    pub fn all_ended_until(&self, owner: &OwnerDigest) -> Option<u64> {
+        self.owners.get(owner)?.all_until
+    }
+
+    /// Ends all sessions of an owner that began until a time, in milliseconds since 1970. Returns `false` if they had ended before.
     pub fn end_all(&mut self, owner: OwnerDigest, until: u64) -> bool {
         let ended = self.owners.entry(owner).or_default();
         let before = ended.ids.len();
@@ -128,7 +138,7 @@ impl Tombstones {
 impl OwnerTombstones {
     /// Returns the number of removed tombstones.
     fn remove_expired(&mut self, now: u64) -> usize {
-        let is_needed = |began_at: u64| began_at + TOMBSTONE_LIFETIME.as_secs() >= now;
+        let is_needed = |began_at: u64| began_at + TOMBSTONE_LIFETIME_MILLIS >= now;
         let before = self.ids.len();
         self.ids.retain(|_, issued_at| is_needed(*issued_at));
         self.all_until = self.all_until.filter(|until| is_needed(*until));
@@ -167,11 +177,35 @@ mod tests {
         tombstones.add(&old, 300);
         tombstones.add(&new, 300);
         tombstones.end_all(session("bob", 0).owner, 100);
-        tombstones.remove_expired(100 + TOMBSTONE_LIFETIME.as_secs());
+        tombstones.remove_expired(100 + TOMBSTONE_LIFETIME_MILLIS);
         assert_eq!((tombstones.len(), tombstones.owners.len()), (2, 2));
-        tombstones.remove_expired(101 + TOMBSTONE_LIFETIME.as_secs());
+        tombstones.remove_expired(101 + TOMBSTONE_LIFETIME_MILLIS);
         assert!(tombstones.contains(&new) && !tombstones.contains(&old));
         assert_eq!((tombstones.len(), tombstones.order.len(), tombstones.owners.len()), (1, 1, 1));
+    }
+
+    #[test]
+    fn many_ends_spare_later_and_anonymous_sessions() {
+        let mut tombstones = Tombstones::new(10_000);
+        for number in 0..MAX_TOMBSTONES_PER_OWNER as u64 {
+            tombstones.add(&session("alice", 100 + number), 5000);
+        }
+        assert_eq!(tombstones.all_ended_until(&session("alice", 0).owner), None);
+        tombstones.add(&session("alice", 100), 5000);
+        let until = 100 + MAX_TOMBSTONES_PER_OWNER as u64 - 1;
+        assert_eq!(tombstones.all_ended_until(&session("alice", 0).owner), Some(until));
+        assert!(tombstones.contains(&session("alice", until)));
+        assert!(!tombstones.contains(&session("alice", until + 1)), "it began later");
+        let owner = OwnerDigest::of(&Identity::anonymous());
+        let anonymous =
+            |issued_at| SessionKey { owner, id: SessionId::random().unwrap(), issued_at };
+        let (first, open) = (anonymous(99), anonymous(100));
+        tombstones.add(&first, 5000);
+        for _ in 0..MAX_TOMBSTONES_PER_OWNER {
+            tombstones.add(&anonymous(100), 5000);
+        }
+        assert!(!tombstones.contains(&open));
+        assert!(!tombstones.contains(&first), "the oldest is forgotten");
     }
 
     #[test]
@@ -180,7 +214,7 @@ mod tests {
         for _ in 0..MAX_TOMBSTONES_PER_OWNER {
             tombstones.add(&session("alice", 100), 100);
         }
-        let later = 101 + TOMBSTONE_LIFETIME.as_secs();
+        let later = 101 + TOMBSTONE_LIFETIME_MILLIS;
         let ended = session("alice", later);
         assert_eq!(tombstones.add(&ended, later), Some(SessionEvent::Ended(ended.id)));
         assert!(!tombstones.contains(&session("alice", later)));

@@ -5,20 +5,25 @@ mod keep_records;
 mod shared_access;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use vmcp_core::{Caller, Identity, Rejection};
+use vmcp_core::{Caller, Identity, Rejection, lock};
 use vmcp_peer::PeerClient;
 use vmcp_seal::RandomError;
-use vmcp_session::{EndedSessions, OpenedSessionId, SessionId, SessionLimitError, SessionSeal};
-use vmcp_session::{RemovedSession, Sessions, StorageError, split};
+use vmcp_session::{
+    OpenedSessionId, OwnerDigest, RemovedSession, SessionId, SessionKey, SessionLimitError,
+    SessionSeal, Sessions, StorageError, Tombstones, split,
+};
 
 pub(crate) use self::keep_records::keep_records;
 pub(crate) use self::shared_access::{PendingAccess, SharedSessions};
 use super::{IdForm, Session, SessionEnd};
 use crate::backend::BackendHandle;
 use crate::backend::error::storage_rejection;
+
+/// Maximum number of ended sessions that are known. Beyond it, the oldest is forgotten.
+const MAX_TOMBSTONES: usize = 100_000;
 
 /// Sessions of stateful clients. With a seal, an id contains its session, so that a session of another replica, or one that was
 /// evicted, continues here.
@@ -30,7 +35,7 @@ pub(crate) struct SessionStore {
     /// Form of the ids of each session.
     ids: IdForm,
     /// Ended sessions, if no storage knows them.
-    ended: EndedSessions,
+    ended: Mutex<Tombstones>,
     /// Storage of the records, if replicas share them.
     pub(super) shared: Option<SharedSessions>,
     /// Maximum number of sessions.
@@ -64,6 +69,12 @@ pub(crate) enum SessionAccess {
     Pending(PendingAccess),
 }
 
+/// Returns the key of a session in tombstones and in a storage.
+fn key(opened: &OpenedSessionId, owner: &Identity) -> SessionKey {
+    let OpenedSessionId { id, issued_at, claims: _ } = opened;
+    SessionKey { owner: OwnerDigest::of(owner), id: *id, issued_at: *issued_at }
+}
+
 impl SessionError {
     /// Returns the response of the request. A session that cannot be opened now has not ended.
     pub(crate) fn into_rejection(self) -> Rejection {
@@ -83,7 +94,7 @@ impl SessionStore {
             sessions,
             seal: None,
             ids: IdForm::Serial,
-            ended: EndedSessions::default(),
+            ended: Mutex::new(Tombstones::new(MAX_TOMBSTONES)),
             shared: None,
             limit,
             response_timeout,
@@ -127,7 +138,12 @@ impl SessionStore {
         session: &mut Session,
     ) -> Result<Option<(String, OpenedSessionId)>, SessionError> {
         let Some(seal) = &self.seal else { return Ok(None) };
-        let (text, opened) = seal.issue(caller, session.claims())?;
+        let owner = OwnerDigest::of(caller);
+        let ended_until = match &self.shared {
+            Some(shared) => shared.storage.all_ended_until(&owner),
+            None => lock(&self.ended).all_ended_until(&owner),
+        };
+        let (text, opened) = seal.issue(caller, session.claims(), ended_until)?;
         session.sealed = split(text.as_bytes()).map(|(_, sealed)| sealed.into());
         Ok(Some((text, opened)))
     }
@@ -198,7 +214,7 @@ impl SessionStore {
         address: Option<IpAddr>,
     ) -> Result<Arc<Session>, SessionError> {
         let opened = self.opened(text, caller.identity()).ok_or(SessionError::NotFound)?;
-        if self.ended.contains(caller.identity(), &opened) {
+        if lock(&self.ended).contains(&key(&opened, caller.identity())) {
             return Err(SessionError::NotFound);
         }
         if let Some(idle) = self.sessions.remove_expired(opened.id, caller.identity()) {
@@ -220,7 +236,7 @@ impl SessionStore {
     pub(crate) fn close(&self, text: &[u8], caller: &Identity) -> bool {
         let Some((id, _)) = split(text) else { return false };
         if let (Some(seal), Some(opened)) = (&self.seal, self.opened(text, caller)) {
-            self.ended.add(caller, &opened, seal.now());
+            lock(&self.ended).add(&key(&opened, caller), seal.now());
         }
         let closed = self.sessions.close(id, caller);
         closed.inspect(|session| session.end(SessionEnd::Deleted)).is_some()
@@ -236,7 +252,7 @@ impl SessionStore {
 
     /// Returns the number of ended sessions whose ids would still open.
     pub(crate) fn ended(&self) -> usize {
-        self.shared.as_ref().map_or_else(|| self.ended.len(), SharedSessions::ended)
+        self.shared.as_ref().map_or_else(|| lock(&self.ended).len(), SharedSessions::ended)
     }
 
     /// Ends expired sessions, and removes what the others do not need any more.
@@ -245,7 +261,7 @@ impl SessionStore {
             self.release(&removed);
         }
         if let Some(seal) = &self.seal {
-            self.ended.sweep(seal.now());
+            lock(&self.ended).remove_expired(seal.now());
         }
         self.for_each(|session| {
             session.prune(self.response_timeout);

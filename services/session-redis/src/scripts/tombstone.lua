@@ -18,7 +18,7 @@ local function forget(owner, name, time)
   call('ZREM', P .. 'ended', name .. ' ' .. owner .. ' ' .. time)
 end
 
--- Ends all sessions of an owner that began until a time. Returns the tombstone.
+-- Ends all sessions of an owner that began until a time, and as long as those that have ended. Returns the tombstone.
 local function end_all(owner, time)
   local graves = P .. 'owner:' .. owner
   local known = call('ZRANGE', graves, 0, -1, 'WITHSCORES')
@@ -37,12 +37,12 @@ end
 -- Ends a session that has not ended. Returns the tombstone.
 local function end_one(id, owner, issued, anonymous)
   local graves = P .. 'owner:' .. owner
-  local seconds = math.floor(now() / 1000000)
+  local millis = math.floor(now() / 1000)
   -- A removal comes first: then a full server accepts the tombstone too.
-  call('ZREMRANGEBYSCORE', graves, '-inf', '(' .. text(seconds - lifetime))
+  call('ZREMRANGEBYSCORE', graves, '-inf', '(' .. text(millis - lifetime * 1000))
   local count = call('ZCARD', graves) - (call('ZSCORE', graves, '*') and 1 or 0)
   if count >= MAX then
-    if not anonymous then return end_all(owner, math.max(seconds, tonumber(issued))) end
+    if not anonymous then return end_all(owner, tonumber(issued)) end
     -- Anonymous callers are many people: one of them must not end the sessions of the others.
     local oldest = call('ZPOPMIN', graves)
     forget(owner, oldest[1], oldest[2])

@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_mins(1);
 pub(super) struct State {
     pub(super) records: HashMap<SessionKey, Entry>,
     pub(super) tombstones: Tombstones,
-    /// Time of the next removal of expired tombstones, in seconds since 1970.
+    /// Time of the next removal of expired tombstones, in milliseconds since 1970.
     pub(super) sweep_at: u64,
     pub(super) replicas: Vec<Weak<Replica>>,
     pub(super) next_number: usize,

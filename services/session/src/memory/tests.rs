@@ -4,8 +4,8 @@ use futures_util::StreamExt;
 use vmcp_core::Identity;
 
 use super::*;
+use crate::SessionId;
 use crate::contract::TestStorage;
-use crate::{OwnerDigest, SessionId};
 
 const TTL: Duration = Duration::from_millis(400);
 
@@ -20,7 +20,7 @@ async fn fresh() -> TestStorage {
     let replica = Arc::new(storage.replica());
     let advance = |time| tokio::time::advance(time).boxed();
     TestStorage {
-        now: storage.clock.unix(),
+        now: unix_millis(&storage.clock),
         storage: Arc::new(storage),
         replica,
         advance,

@@ -8,7 +8,7 @@ use vmcp_core::{Clock, Identity};
 use vmcp_redis::{Redis, Settings as RedisSettings};
 use vmcp_seal::{KeyRing, SealKey};
 use vmcp_session::contract::TestStorage;
-use vmcp_session::{OwnerDigest, SessionId, SessionKey, SessionStorage};
+use vmcp_session::{OwnerDigest, SessionId, SessionKey, SessionStorage, unix_millis};
 use vmcp_session_redis::{RedisSessionStorage, Settings, StartError};
 use vmcp_tests::counterparts::Redis as Server;
 
@@ -51,7 +51,7 @@ pub(crate) async fn storages(redis: &RedisSettings) -> TestStorage {
         storage,
         replica,
         advance: |time| Box::pin(tokio::time::sleep(time)),
-        now: Clock::system().unix(),
+        now: unix_millis(&Clock::system()),
         ttl: TTL,
     }
 }
@@ -59,7 +59,7 @@ pub(crate) async fn storages(redis: &RedisSettings) -> TestStorage {
 /// Returns a new session of Alice.
 pub(crate) fn session() -> SessionKey {
     let owner = OwnerDigest::of(&Identity::new("https://idp.example", "alice"));
-    SessionKey { owner, id: SessionId::random().unwrap(), issued_at: Clock::system().unix() }
+    SessionKey { owner, id: SessionId::random().unwrap(), issued_at: unix_millis(&Clock::system()) }
 }
 
 /// Waits until a replica knows that a session has ended.

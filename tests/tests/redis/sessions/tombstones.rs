@@ -8,6 +8,7 @@ use vmcp_core::Identity;
 use vmcp_redis::{Address, Node, Settings};
 use vmcp_session::{
     Liveness, OwnerDigest, SessionKey, SessionStorage, StorageError, TOMBSTONE_LIFETIME,
+    TOMBSTONE_LIFETIME_MILLIS,
 };
 use vmcp_tests::counterparts::{Redis, skipped};
 
@@ -136,7 +137,7 @@ async fn keys_expire_with_their_sessions() {
     assert!(is_whole(lifetime(&record).await, TTL + 60 * SECOND));
     // An expired tombstone goes with the next one.
     let old = SessionKey {
-        issued_at: session.issued_at - TOMBSTONE_LIFETIME.as_secs() - 10,
+        issued_at: session.issued_at - TOMBSTONE_LIFETIME_MILLIS - 10_000,
         ..super::fixtures::session()
     };
     storage.end(&old).await.unwrap();

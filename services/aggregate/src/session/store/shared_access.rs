@@ -12,11 +12,14 @@ use vmcp_session::{
 };
 
 use super::departures::{Departures, leave};
-use super::{SessionAccess, SessionError, SessionStore};
+use super::{SessionAccess, SessionError, SessionStore, key};
 use crate::catalog_store::CatalogStore;
 use crate::session::shared::SharedSession;
 use crate::session::shared::backend_sessions::end_backend_sessions;
 use crate::session::{Session, SessionEnd};
+
+/// Maximum number of ids that are sealed again because all earlier sessions of their owner have ended.
+const MAX_ATTEMPTS: usize = 3;
 
 /// Sessions in a storage that replicas share.
 #[derive(Debug)]
@@ -46,11 +49,6 @@ pub(crate) struct UnknownSession {
     opened: OpenedSessionId,
     sealed: Box<[u8]>,
     key: SessionKey,
-}
-
-fn key(opened: &OpenedSessionId, owner: &Identity) -> SessionKey {
-    let OpenedSessionId { id, issued_at, claims: _ } = opened;
-    SessionKey { owner: OwnerDigest::of(owner), id: *id, issued_at: *issued_at }
 }
 
 impl SharedSessions {
@@ -121,15 +119,22 @@ impl SessionStore {
         address: Option<IpAddr>,
         mut session: Session,
     ) -> Result<String, SessionError> {
-        let issued = self.seal_id(caller.identity(), &mut session)?;
-        let (Some(shared), Some((text, opened))) = (&self.shared, issued) else {
-            return self.open(caller, address, session);
-        };
-        let key = key(&opened, caller.identity());
+        let Some(shared) = &self.shared else { return self.open(caller, address, session) };
         if shared.storage.liveness() == Liveness::Lost {
             return Err(StorageError::Unavailable.into());
         }
-        shared.storage.create(&key).await?;
+        let mut attempts = 0;
+        let (text, opened, key) = loop {
+            let issued = self.seal_id(caller.identity(), &mut session)?;
+            let Some((text, opened)) = issued else { return self.open(caller, address, session) };
+            let key = key(&opened, caller.identity());
+            match shared.storage.create(&key).await {
+                Ok(()) => break (text, opened, key),
+                // All sessions of the owner have ended that began until now, by another replica's clock: the next one is later.
+                Err(StorageError::Ended) if attempts < MAX_ATTEMPTS => attempts += 1,
+                Err(error) => return Err(error.into()),
+            }
+        };
         let record = SharedSession::new(Arc::clone(&shared.storage), key);
         self.insert(opened.id, caller, address, session.with_record(record))?;
         Ok(text)
@@ -242,7 +247,7 @@ impl SessionStore {
         }
     }
 
-    /// Ends the owner's sessions that began until a time, in seconds since 1970.
+    /// Ends the owner's sessions that began until a time, in milliseconds since 1970.
     pub(crate) fn end_all_elsewhere(&self, owner: OwnerDigest, until: u64) {
         let mut ended = Vec::new();
         self.for_each(|session| {

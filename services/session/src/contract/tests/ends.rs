@@ -118,7 +118,16 @@ pub async fn many_ends_end_earlier_sessions_of_owner(test: TestStorage) {
         panic!("all ended")
     };
     assert_eq!(owner, session.owner);
-    assert!(until >= session.issued_at && until < later.issued_at);
+    assert_eq!(until, test.now, "the begin of the last one");
+    for storage in [&test.storage, &test.replica] {
+        assert_eq!(storage.all_ended_until(&owner), Some(until));
+        assert_eq!(storage.all_ended_until(&stranger.owner), None);
+    }
+    // A session that begins a moment later goes on.
+    let next = SessionKey { issued_at: until + 1, ..test.session_of(owner) };
+    test.storage.create(&next).await.unwrap();
+    assert!(!test.replica.restore(&next).await.unwrap().is_lost);
+    assert!(!test.replica.has_ended(&next));
     // The record of a session that ended with others is of no use.
     assert_eq!(test.storage.end(&session).await.unwrap(), []);
 }
