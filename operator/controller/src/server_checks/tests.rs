@@ -1,7 +1,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use vmcp_api::conversion::{Inputs, Member, convert};
+use vmcp_api::{
+    conversion::{Inputs, Member, convert},
+    virtual_mcp_server::IncomingAuthType,
+};
 
 use super::*;
 
@@ -101,7 +104,10 @@ fn leaves_out_backends_with_invalid_matchers() {
         // With inline credentials, the reference of the member is not read.
         assert!(found.left_out.is_empty());
         let mut discovered = inputs.clone();
-        Arc::make_mut(&mut discovered.server).spec.outgoing_auth = None;
+        let spec = &mut Arc::make_mut(&mut discovered.server).spec;
+        spec.outgoing_auth = None;
+        // Credentials of AWS roles need the token of the caller.
+        spec.incoming_auth.kind = IncomingAuthType::Oidc;
         let found = vmcp_api::conversion::backends(&discovered).unwrap();
         let left_out: Vec<_> = found.left_out.iter().map(|one| one.message.as_str()).collect();
         assert_eq!(left_out.is_empty(), is_valid, "{left_out:?}");
