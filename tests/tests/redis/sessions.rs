@@ -4,6 +4,7 @@ mod contract;
 mod failover;
 mod failures;
 mod fixtures;
+mod forwarding;
 mod late_start;
 mod losses;
 mod proxy;
