@@ -261,8 +261,10 @@ async fn different_claims_never_share_credentials() {
         claims["exp"] = json!(jti.len());
         claims
     };
+    // Each of the cache's 16 shards has room for all of them.
+    let capacity = 16 * others.len();
     let (assume, calls) = sts();
-    let own = layer(CredentialCache::new(assume, 64, clock()));
+    let own = layer(CredentialCache::new(assume, capacity, clock()));
     // Refreshed tokens of the same holder share credentials.
     for jti in ["1", "22", "333"] {
         for other in &others {
@@ -272,8 +274,8 @@ async fn different_claims_never_share_credentials() {
         assert_eq!(calls.load(Ordering::SeqCst), others.len());
     }
     let (assume, calls) = sts();
-    let theirs =
-        layer(CredentialCache::new(assume, 64, clock())).subject(Subject::Upstream("corp".into()));
+    let theirs = layer(CredentialCache::new(assume, capacity, clock()))
+        .subject(Subject::Upstream("corp".into()));
     for jti in ["1", "22", "333"] {
         for other in &others {
             let presented: &'static str = jwt(&token(other, jti)).leak();
