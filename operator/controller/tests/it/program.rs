@@ -22,7 +22,7 @@ pub(crate) async fn start(cluster: &Cluster, name: &str) -> Program {
     let config = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&config, kubeconfig(address)).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_vmcp-operator"))
-        .args(["--image=example.com/vmcp:1", "--listen=127.0.0.1:0", "--leader-elect"])
+        .args(["run", "--image=example.com/vmcp:1", "--listen=127.0.0.1:0", "--leader-elect"])
         .env("KUBECONFIG", &config)
         .env("POD_NAMESPACE", "default")
         .env("POD_NAME", "operator-0")

@@ -1,26 +1,20 @@
-//! Arguments of the operator.
+//! Arguments of `vmcp-operator run`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
-use clap::Parser;
+use clap::Args;
 use tracing::level_filters::LevelFilter;
-use vmcp_api::SecretRef;
-use vmcp_api::conversion::{ClusterDefaults, DefaultRedis};
 use vmcp_operator::{LeaseName, Settings};
+
+use crate::command::settings::{SettingsArgs, non_empty};
 
 /// Name of the Lease for which replicas of the operator compete.
 const LEASE: &str = "vmcp-operator-leader";
 
-/// Kubernetes operator of vmcp: from VirtualMCPServer resources to running gateways.
-#[derive(Debug, Parser)]
-#[command(name = "vmcp-operator", version)]
-pub(crate) struct Arguments {
-    /// Image of the servers.
-    #[arg(long, env = "VMCP_IMAGE")]
-    image: String,
-    /// Secrets with credentials for the image registry, for the pods of all servers.
-    #[arg(long, env = "VMCP_IMAGE_PULL_SECRETS", value_delimiter = ',', value_name = "NAME")]
-    image_pull_secret: Vec<String>,
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    settings: SettingsArgs,
     /// Namespaces that the operator watches. None means all.
     #[arg(long, env = "WATCH_NAMESPACE", value_delimiter = ',', value_name = "NAME")]
     namespace: Vec<String>,
@@ -36,26 +30,6 @@ pub(crate) struct Arguments {
     /// Name of the operator's pod.
     #[arg(long, env = "POD_NAME", hide = true)]
     pod_name: Option<String>,
-    /// DNS domain of the cluster.
-    #[arg(long, env = "VMCP_CLUSTER_DOMAIN", default_value = "cluster.local")]
-    cluster_domain: String,
-    /// Address on which servers listen; :: in a cluster of IPv6.
-    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
-    server_listen: IpAddr,
-    /// Redis for the sessions of servers without sessionStorage.
-    #[arg(long, env = "VMCP_DEFAULT_REDIS_ADDRESS", value_name = "HOST:PORT")]
-    default_redis: Option<String>,
-    /// Secret with the password of that Redis, in the namespace of each server.
-    #[arg(
-        long,
-        env = "VMCP_DEFAULT_REDIS_SECRET",
-        value_name = "NAME",
-        requires = "default_redis"
-    )]
-    default_redis_secret: Option<String>,
-    /// Key of the password in the Secret.
-    #[arg(long, env = "VMCP_DEFAULT_REDIS_SECRET_KEY", default_value = "redis-password")]
-    default_redis_secret_key: String,
     /// The cluster assigns the users of pods, as OpenShift does. Absent, the operator asks the cluster.
     #[arg(long, value_name = "BOOLEAN")]
     pub(crate) openshift: Option<bool>,
@@ -64,24 +38,11 @@ pub(crate) struct Arguments {
     pub(crate) log_level: LevelFilter,
 }
 
-// === impl Arguments ===
+// === impl RunArgs ===
 
-impl Arguments {
+impl RunArgs {
     pub(crate) fn settings(&self, is_openshift: bool) -> Settings {
-        let redis = self.default_redis.clone().map(|address| DefaultRedis {
-            address,
-            password: self
-                .default_redis_secret
-                .clone()
-                .map(|name| SecretRef { name, key: self.default_redis_secret_key.clone() }),
-        });
-        Settings {
-            image: self.image.clone(),
-            image_pull_secrets: non_empty(&self.image_pull_secret),
-            is_openshift,
-            listen: self.server_listen,
-            defaults: ClusterDefaults { domain: self.cluster_domain.clone(), redis },
-        }
+        self.settings.settings(is_openshift)
     }
 
     pub(crate) fn namespaces(&self) -> Vec<String> {
@@ -99,19 +60,21 @@ impl Arguments {
     }
 }
 
-/// Returns the names of a list, without the white space around them.
-fn non_empty(names: &[String]) -> Vec<String> {
-    let names = names.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
-    names.map(str::to_owned).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        run: RunArgs,
+    }
 
     #[test]
     fn flags_become_settings() {
-        let arguments = Arguments::parse_from([
+        let Cli { run: arguments } = Cli::parse_from([
             "vmcp-operator",
             "--image=i",
             "--image-pull-secret=a, b,",
@@ -132,6 +95,6 @@ mod tests {
     #[test]
     fn leader_election_needs_namespace() {
         let arguments = ["vmcp-operator", "--image=i", "--leader-elect"];
-        assert!(Arguments::try_parse_from(arguments).is_err());
+        assert!(Cli::try_parse_from(arguments).is_err());
     }
 }
