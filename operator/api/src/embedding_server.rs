@@ -32,6 +32,18 @@ use crate::{
     printcolumn(name = "URL", type_ = "string", json_path = ".status.url"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
+#[x_kube(validation = (
+    "!has(self.args) || self.args.all(one, !one.startsWith('--model-id') && !one.startsWith('--port'))",
+    "args must not have --model-id and --port: set model and port",
+))]
+#[x_kube(validation = (
+    "has(self.modelCache) == has(oldSelf.modelCache) && (!has(self.modelCache) || self.modelCache == oldSelf.modelCache)",
+    "modelCache cannot change, because volume claims cannot: create another EmbeddingServer",
+))]
+#[x_kube(validation = (
+    "(has(self.resourceOverrides) && has(self.resourceOverrides.persistentVolumeClaim)) == (has(oldSelf.resourceOverrides) && has(oldSelf.resourceOverrides.persistentVolumeClaim)) && (!has(self.resourceOverrides) || !has(self.resourceOverrides.persistentVolumeClaim) || self.resourceOverrides.persistentVolumeClaim == oldSelf.resourceOverrides.persistentVolumeClaim)",
+    "resourceOverrides.persistentVolumeClaim cannot change, because volume claims cannot: create another EmbeddingServer",
+))]
 #[serde(rename_all = "camelCase")]
 pub struct EmbeddingServerSpec {
     /// Model that computes the embeddings.
@@ -50,7 +62,7 @@ pub struct EmbeddingServerSpec {
     #[serde(default = "port")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
-    /// Further arguments.
+    /// Further arguments, but --model-id and --port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub args: Vec<String>,
@@ -61,7 +73,7 @@ pub struct EmbeddingServerSpec {
     /// Compute resources of the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Volume that keeps the model between restarts.
+    /// Volume of each replica that keeps the model between restarts. Absent is none. It cannot change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_cache: Option<ModelCache>,
     /// Pod template that is merged over the generated one. The container is named embedding.
@@ -211,9 +223,24 @@ pub enum EmbeddingPhase {
 }
 
 conditions! {
+    /// Condition that tells whether the spec is valid.
+    EmbeddingValid: "Valid" {
+        Valid = True "ValidationSucceeded",
+        Invalid = False "ValidationFailed",
+    }
     /// Condition that tells whether the pod template is valid.
     EmbeddingPodTemplate: "PodTemplateValid" {
         Valid = True "PodTemplateSpecValid",
         Invalid = False "InvalidPodTemplateSpec",
+    }
+    /// Condition that tells whether the Secret with the token for the hub exists.
+    EmbeddingToken: "TokenSecretValidated" {
+        Valid = True "TokenSecretValid",
+        NotFound = False "TokenSecretNotFound",
+    }
+    /// Condition that tells whether a replica serves.
+    EmbeddingReady: "Ready" {
+        StatefulSetReady = True "StatefulSetReady",
+        StatefulSetNotReady = False "StatefulSetNotReady",
     }
 }

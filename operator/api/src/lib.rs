@@ -35,9 +35,9 @@ pub use self::{
     },
     definition::{YamlError, definitions, to_yaml},
     embedding_server::{
-        AccessMode, EmbeddingOverrides, EmbeddingPhase, EmbeddingPodTemplate, EmbeddingServer,
-        EmbeddingServerSpec, EmbeddingServerStatus, ImagePullPolicy, ModelCache,
-        StatefulSetOverrides,
+        AccessMode, EmbeddingOverrides, EmbeddingPhase, EmbeddingPodTemplate, EmbeddingReady,
+        EmbeddingServer, EmbeddingServerSpec, EmbeddingServerStatus, EmbeddingToken,
+        EmbeddingValid, ImagePullPolicy, ModelCache, StatefulSetOverrides,
     },
     external_auth::{
         BearerToken, ExternalAuthDeletionBlocked, ExternalAuthIdentitySynthesized,

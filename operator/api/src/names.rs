@@ -1,6 +1,6 @@
-//! Names of the objects of a server, and its addresses in the cluster.
+//! Names of the objects of a server or an embedding server, and its addresses in the cluster.
 //!
-//! Two servers of a namespace never have objects of one kind and name, whatever their own names are.
+//! Two of them in a namespace never have objects of one kind and name, whatever their own names are.
 
 use sha2::{Digest as _, Sha256};
 
@@ -20,6 +20,9 @@ const MAX_NAME: usize = 253;
 
 /// End of the name of the headless Service of the replicas.
 const PEERS: &str = "-peers";
+
+/// Maximum length of the name of a StatefulSet: a label of its pods has it with the digest of a revision.
+const MAX_STATEFUL_SET: usize = 52;
 
 /// Characters that a name may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -105,6 +108,30 @@ pub fn service_hosts(service: &str, namespace: &str, defaults: &ClusterDefaults)
 pub fn service_url(server: &str, namespace: &str, defaults: &ClusterDefaults) -> String {
     let [.., host] = service_hosts(&service_name(server), namespace, defaults);
     format!("http://{host}:{SERVER_PORT}{MCP_PATH}")
+}
+
+/// Returns the name of an embedding server's StatefulSet. It begins the names of pods, which are host names.
+#[must_use]
+pub fn embedding_set_name(server: &str) -> String {
+    limited("", server, "-embedding", MAX_STATEFUL_SET, Form::DnsLabel)
+}
+
+/// Returns the name of an embedding server's Service.
+#[must_use]
+pub fn embedding_service_name(server: &str) -> String {
+    limited("embedding-", server, "", MAX_LABEL, Form::DnsLabel)
+}
+
+/// Returns the URL of an embedding server within the cluster.
+#[must_use]
+pub fn embedding_url(
+    server: &str,
+    namespace: &str,
+    port: i32,
+    defaults: &ClusterDefaults,
+) -> String {
+    let [.., host] = service_hosts(&embedding_service_name(server), namespace, defaults);
+    format!("http://{host}:{port}")
 }
 
 /// Returns `prefix`, `name` and `suffix` joined. A name that is too long, that has dots where these are not permitted, or that

@@ -71,7 +71,8 @@ fn collect(schema: &Value, count: u64, path: &str, rules: &mut Vec<(String, Stri
 
 fn estimate(rule: &str, schema: &Value) -> u64 {
     let program = Program::compile(rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
-    let mut estimate = Estimate { rule, variables: BTreeMap::from([("self".to_owned(), schema)]) };
+    let variables = ["self", "oldSelf"].map(|name| (name.to_owned(), schema));
+    let mut estimate = Estimate { rule, variables: BTreeMap::from(variables) };
     estimate.cost(program.expression()).units
 }
 

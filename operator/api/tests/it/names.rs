@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vmcp_api::conversion::ClusterDefaults;
 use vmcp_api::names::{
-    account_name, config_map_name, deployment_name, instance_label, owned_secret_name,
-    peer_service_name, seal_secret_name, service_hosts, service_name, service_url,
-    status_lease_name,
+    account_name, config_map_name, deployment_name, embedding_service_name, embedding_set_name,
+    embedding_url, instance_label, owned_secret_name, peer_service_name, seal_secret_name,
+    service_hosts, service_name, service_url, status_lease_name,
 };
 
 /// Names of one kind's objects: of a server, of another.
@@ -14,8 +14,9 @@ type Name = fn(&str) -> String;
 
 /// Kinds, each with its maximum length, whether it permits dots, and its names of a server.
 const KINDS: &[(&str, usize, bool, &[Name])] = &[
-    ("Service", 63, false, &[service_name, peer_service_name]),
+    ("Service", 63, false, &[service_name, peer_service_name, embedding_service_name]),
     ("Deployment", 63, false, &[deployment_name]),
+    ("StatefulSet", 52, false, &[embedding_set_name]),
     ("ServiceAccount", 253, true, &[account_name]),
     ("ConfigMap", 253, true, &[config_map_name]),
     ("Secret", 253, true, &[seal_secret_name, owned_secret_name]),
@@ -86,7 +87,9 @@ fn ordinary_names_stay_readable() {
         [
             "vmcp-tools",
             "vmcp-tools-peers",
+            "embedding-tools",
             "tools-vmcp",
+            "tools-embedding",
             "tools-vmcp",
             "tools-vmcp-config",
             "tools-vmcp-seal",
@@ -109,4 +112,6 @@ fn addresses_name_the_service() {
     );
     let url = "http://vmcp-a.tools.svc.cluster.local:4483/mcp";
     assert_eq!(service_url("a", "tools", &ClusterDefaults::default()), url);
+    let url = "http://embedding-a.tools.svc.example.org:8080";
+    assert_eq!(embedding_url("a", "tools", 8080, &defaults), url);
 }
