@@ -117,6 +117,7 @@ fn watched(resource: &ApiResource) -> Option<Kind> {
         (Kind::Role, "rbac.authorization.k8s.io"),
         (Kind::RoleBinding, "rbac.authorization.k8s.io"),
         (Kind::Deployment, "apps"),
+        (Kind::StatefulSet, "apps"),
     ];
     let is_same =
         |(kind, group): &(Kind, &str)| kind.as_str() == resource.kind && *group == resource.group;
@@ -318,12 +319,12 @@ pub(crate) async fn within<T>(
 
 /// Returns what is kept of an object.
 fn to_owned(desired: &Desired, object: DynamicObject) -> Owned {
-    if desired.watched == Some(Kind::Deployment)
-        && let Ok(deployment) = object.clone().try_parse()
-    {
-        return Owned::of_deployment(deployment);
-    }
-    Owned::of_metadata(object.metadata)
+    let workload = match desired.watched {
+        Some(Kind::Deployment) => object.clone().try_parse().map(Owned::of_deployment).ok(),
+        Some(Kind::StatefulSet) => object.clone().try_parse().map(Owned::of_stateful_set).ok(),
+        _ => None,
+    };
+    workload.unwrap_or_else(|| Owned::of_metadata(object.metadata))
 }
 
 /// Refuses an object that is not the owner's. One without an owner that has the operator's label is adopted: its owner was

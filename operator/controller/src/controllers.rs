@@ -1,5 +1,6 @@
 //! Controllers: one for each kind that the operator reconciles.
 
+mod embedding_server;
 mod mcp_group;
 mod mcp_server_entry;
 mod virtual_mcp_server;
@@ -31,6 +32,9 @@ pub(crate) struct Context {
 /// Time after which an object is reconciled without a change.
 pub(crate) const RESYNC_INTERVAL: Duration = Duration::from_mins(10);
 
+/// Time until another attempt to write an object that the API server refused, or that belongs to another owner.
+pub(crate) const REFUSED_INTERVAL: Duration = Duration::from_secs(30);
+
 // === impl Context ===
 
 impl Context {
@@ -61,6 +65,7 @@ impl Context {
             Kind::VirtualMCPServer => Box::pin(virtual_mcp_server::reconcile(self, target)).await,
             Kind::MCPGroup => mcp_group::reconcile(self, target).await,
             Kind::MCPServerEntry => mcp_server_entry::reconcile(self, target).await,
+            Kind::EmbeddingServer => embedding_server::reconcile(self, target).await,
             // No controller queues objects of the other kinds.
             _ => Ok(None),
         }

@@ -32,6 +32,7 @@ pub(crate) enum Kind {
     Role,
     RoleBinding,
     Deployment,
+    StatefulSet,
     Service,
 }
 
@@ -70,7 +71,10 @@ impl fmt::Display for Key {
 impl Kind {
     /// Returns whether a controller reconciles objects of the kind.
     pub(crate) fn has_controller(self) -> bool {
-        matches!(self, Self::VirtualMCPServer | Self::MCPGroup | Self::MCPServerEntry)
+        matches!(
+            self,
+            Self::VirtualMCPServer | Self::MCPGroup | Self::MCPServerEntry | Self::EmbeddingServer
+        )
     }
 
     /// Returns the kind as manifests write it.
@@ -93,6 +97,7 @@ impl Kind {
             Self::Role => "Role",
             Self::RoleBinding => "RoleBinding",
             Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
             Self::Service => "Service",
         }
     }

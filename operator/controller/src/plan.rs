@@ -8,6 +8,7 @@ mod audit_file;
 mod config_map;
 mod container;
 mod deployment;
+mod embedding_server;
 mod error;
 mod lease;
 mod metadata;
@@ -32,6 +33,7 @@ pub use self::{
     access::Access,
     config_map::{CONFIG_FILE, CONFIG_PATH},
     container::CONTAINER,
+    embedding_server::{EmbeddingPlan, plan_embedding_server},
     error::PlanError,
     pod::CHECKSUM,
     secret::SEAL_KEY,

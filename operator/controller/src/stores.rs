@@ -47,6 +47,7 @@ pub(crate) struct Stores {
     pub(crate) roles: Store<Owned>,
     pub(crate) role_bindings: Store<Owned>,
     pub(crate) deployments: Store<Owned>,
+    pub(crate) stateful_sets: Store<Owned>,
     pub(crate) services: Store<Owned>,
     pub(crate) dependencies: Dependencies,
     pub(crate) queue: Queue,
@@ -112,6 +113,7 @@ impl Default for Stores {
             roles: Store::default(),
             role_bindings: Store::default(),
             deployments: Store::default(),
+            stateful_sets: Store::default(),
             services: Store::default(),
             dependencies: Dependencies::default(),
             queue: Queue::default(),
@@ -209,6 +211,7 @@ impl Stores {
             Kind::Role => Some(&self.roles),
             Kind::RoleBinding => Some(&self.role_bindings),
             Kind::Deployment => Some(&self.deployments),
+            Kind::StatefulSet => Some(&self.stateful_sets),
             Kind::Service => Some(&self.services),
             Kind::VirtualMCPServer
             | Kind::MCPGroup
@@ -230,7 +233,7 @@ impl Stores {
     }
 
     /// Returns the number of objects of each kind.
-    pub(crate) fn counts(&self) -> [(Kind, usize); 18] {
+    pub(crate) fn counts(&self) -> [(Kind, usize); 19] {
         [
             (Kind::VirtualMCPServer, self.servers.len()),
             (Kind::MCPGroup, self.groups.len()),
@@ -249,6 +252,7 @@ impl Stores {
             (Kind::Role, self.roles.len()),
             (Kind::RoleBinding, self.role_bindings.len()),
             (Kind::Deployment, self.deployments.len()),
+            (Kind::StatefulSet, self.stateful_sets.len()),
             (Kind::Service, self.services.len()),
         ]
     }

@@ -19,16 +19,13 @@ use vmcp_api::virtual_mcp_server::{ObjectsApplied, Phase, PodTemplateSpecValid, 
 use self::report::{Outcome, report};
 use self::resolve::{Resolved, resolve};
 use self::write::write;
-use super::{Context, RESYNC_INTERVAL};
+use super::{Context, REFUSED_INTERVAL, RESYNC_INTERVAL};
 use crate::apply::{ApplyError, Owner, hash};
 use crate::conditions::joined;
 use crate::events::Notice;
 use crate::key::{Key, ObjectKey};
 use crate::lookup::Lookup;
 use crate::plan::{Plan, plan};
-
-/// Time until another attempt to write an object that the API server refused, or that belongs to another owner.
-const REFUSED_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Reconciles a server, and returns the time after which it is due again.
 pub(crate) async fn reconcile(

@@ -68,10 +68,14 @@ pub(super) fn owned_environment(owner: Owner<'_>) -> Vec<EnvVar> {
     ]
 }
 
-fn literal(name: &str, value: &str) -> EnvVar {
-    // The kubelet would replace references to variables: a doubled dollar sign is one.
-    let value = value.replace("$(", "$$(");
-    EnvVar { name: name.to_owned(), value: Some(value), ..EnvVar::default() }
+pub(super) fn literal(name: &str, value: &str) -> EnvVar {
+    EnvVar { name: name.to_owned(), value: Some(literal_text(value)), ..EnvVar::default() }
+}
+
+/// Returns a text that the kubelet takes as it is.
+pub(super) fn literal_text(text: &str) -> String {
+    // It would replace references to variables: a doubled dollar sign is one.
+    text.replace("$(", "$$(")
 }
 
 fn of_pod(name: &str, path: &str) -> EnvVar {
@@ -126,7 +130,7 @@ fn resources() -> ResourceRequirements {
     }
 }
 
-fn security_context() -> SecurityContext {
+pub(super) fn security_context() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         privileged: Some(false),

@@ -41,6 +41,11 @@ impl PlanError {
         Self { path: path.to_owned(), message: message.into(), kind: ErrorKind::Server }
     }
 
+    /// Returns whether the error is one of the pod template.
+    pub(crate) fn is_of_pod_template(&self) -> bool {
+        self.kind == ErrorKind::PodTemplate
+    }
+
     /// Returns the condition that the error ends in.
     #[must_use]
     pub fn condition(&self) -> ConditionUpdate {

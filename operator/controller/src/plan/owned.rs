@@ -10,6 +10,7 @@ use super::{
     error::PlanError,
     metadata::Owner,
     pod::owned_annotations,
+    pod_patch::check_restarts,
     volumes::{owned_mounts, owned_volumes},
 };
 
@@ -27,10 +28,7 @@ pub(super) fn impose(
     let metadata = template.metadata.get_or_insert_default();
     impose_metadata(metadata, owner, checksum);
     let spec = template.spec.get_or_insert_default();
-    if spec.restart_policy.as_deref().is_some_and(|policy| policy != "Always") {
-        let message = "pods of a server are always restarted: remove the field";
-        return Err(PlanError::pod_template("spec.restartPolicy", message));
-    }
+    check_restarts(spec)?;
     impose_volumes(spec, owner);
     let container = spec.containers.iter_mut().find(|container| container.name == CONTAINER);
     let Some(container) = container else {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use serde_json::{Number, Value};
-use vmcp_api::VirtualMCPServer;
+use vmcp_api::FreeForm;
 
 use super::error::PlanError;
 
@@ -25,13 +25,13 @@ pub(super) struct PodPatch {
 // === impl PodPatch ===
 
 impl PodPatch {
-    /// Reads the patch of a server, if it has one.
+    /// Reads the patch of a spec, if it has one.
     ///
     /// # Errors
     ///
     /// The first field that a pod template does not have, or that has another type there.
-    pub(super) fn read(server: &VirtualMCPServer) -> Result<Option<Self>, PlanError> {
-        let Some(patch) = &server.spec.pod_template_spec else { return Ok(None) };
+    pub(super) fn read(patch: Option<&FreeForm>) -> Result<Option<Self>, PlanError> {
+        let Some(patch) = patch else { return Ok(None) };
         let mut value = Value::Object(patch.0.clone());
         spell_quantities(&mut value);
         let fields = without_directives(&value);
@@ -78,6 +78,15 @@ pub(super) fn parse(value: &Value) -> Result<PodTemplateSpec, PlanError> {
         let path = if path == "." { String::new() } else { path };
         PlanError::pod_template(&path, error.into_inner().to_string())
     })
+}
+
+/// Refuses pods that end.
+pub(super) fn check_restarts(spec: &PodSpec) -> Result<(), PlanError> {
+    if spec.restart_policy.as_deref().is_some_and(|policy| policy != "Always") {
+        let message = "pods of a server are always restarted: remove the field";
+        return Err(PlanError::pod_template("spec.restartPolicy", message));
+    }
+    Ok(())
 }
 
 /// Writes quantities such as 0.5 as text, as the API server reads them.

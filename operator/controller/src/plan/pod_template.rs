@@ -27,7 +27,7 @@ pub(super) fn pod_template(
     checksum: &str,
     settings: &Settings,
 ) -> Result<PodTemplateSpec, PlanError> {
-    let patch = PodPatch::read(owner.server)?;
+    let patch = PodPatch::read(owner.server.spec.pod_template_spec.as_ref())?;
     let shutdown = Shutdown::new(patch.as_ref().and_then(PodPatch::grace_period));
     let generated = generate(owner, conversion, checksum, shutdown, settings);
     let Some(patch) = patch else { return Ok(generated) };
@@ -49,7 +49,15 @@ fn check_service_account(patch: &PodPatch, owner: Owner<'_>) -> Result<(), PlanE
     }
 }
 
-fn merge(generated: &PodTemplateSpec, patch: PodPatch) -> Result<PodTemplateSpec, PlanError> {
+/// Merges a patch over a generated template.
+///
+/// # Errors
+///
+/// The first part of the patch that cannot be merged.
+pub(super) fn merge(
+    generated: &PodTemplateSpec,
+    patch: PodPatch,
+) -> Result<PodTemplateSpec, PlanError> {
     let generated = serde_json::to_value(generated)
         .map_err(|error| PlanError::pod_template("", error.to_string()))?;
     let merged = ObjectType::pod_template_spec().merge(generated, patch.into_value());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
@@ -41,6 +41,7 @@ pub(super) fn start(starter: &mut Starter, namespace: Option<&str>) {
     starter.metadata::<Role>(namespace, Some(MADE_BY_OPERATOR));
     starter.metadata::<RoleBinding>(namespace, Some(MADE_BY_OPERATOR));
     starter.whole::<Deployment>(namespace, Some(MADE_BY_OPERATOR));
+    starter.whole::<StatefulSet>(namespace, Some(MADE_BY_OPERATOR));
     starter.metadata::<Service>(namespace, Some(MADE_BY_OPERATOR));
 }
 
@@ -117,6 +118,7 @@ owned! {
     Role in roles;
     RoleBinding in role_bindings;
     Deployment in deployments;
+    StatefulSet in stateful_sets;
     Service in services;
 }
 
@@ -126,12 +128,18 @@ impl WatchedWhole for Deployment {
     }
 }
 
+impl WatchedWhole for StatefulSet {
+    fn keep(self) -> Owned {
+        Owned::of_stateful_set(self)
+    }
+}
+
 /// A change of an owned object concerns its owner, which depends on itself.
 fn owner(key: &Key, kept: &Owned) -> BTreeSet<Topic> {
-    let server = kept
-        .controller
-        .as_ref()
-        .filter(|controller| &*controller.kind == Kind::VirtualMCPServer.as_str());
-    let object = |name: &str| ObjectKey::new(Kind::VirtualMCPServer, key.sibling(name));
-    server.into_iter().map(|controller| Topic::Object(object(&controller.name))).collect()
+    let owner = kept.controller.as_ref().and_then(|controller| {
+        let kinds = [Kind::VirtualMCPServer, Kind::EmbeddingServer];
+        let kind = kinds.into_iter().find(|kind| kind.as_str() == &*controller.kind)?;
+        Some(ObjectKey::new(kind, key.sibling(&controller.name)))
+    });
+    owner.into_iter().map(Topic::Object).collect()
 }

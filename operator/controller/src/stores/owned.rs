@@ -1,6 +1,6 @@
 //! Objects of built-in kinds: what tells whether an apply would change them.
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::version_of;
@@ -25,7 +25,7 @@ pub(crate) struct Owned {
     pub(crate) server_generation: Option<i64>,
     /// The fields that the operator manages, as in `managedFields`.
     pub(crate) fields: Option<Box<str>>,
-    /// State of a Deployment.
+    /// State of a Deployment or StatefulSet.
     pub(crate) rollout: Option<Rollout>,
 }
 
@@ -37,11 +37,13 @@ pub(crate) struct Controller {
     pub(crate) uid: Box<str>,
 }
 
-/// State of a Deployment.
+/// State of a Deployment or StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rollout {
     /// Desired replicas.
     pub(crate) replicas: Option<i32>,
+    /// Pods that exist.
+    pub(crate) current_replicas: i32,
     pub(crate) ready_replicas: i32,
     /// Failure of the rollout: reason and message.
     pub(crate) failure: Option<Box<str>>,
@@ -95,9 +97,21 @@ impl Owned {
         });
         let rollout = Rollout {
             replicas: deployment.spec.and_then(|spec| spec.replicas),
+            current_replicas: status.replicas.unwrap_or(0),
             ready_replicas: status.ready_replicas.unwrap_or(0),
             failure,
         };
         Self { rollout: Some(rollout), ..Self::of_metadata(deployment.metadata) }
+    }
+
+    pub(crate) fn of_stateful_set(set: StatefulSet) -> Self {
+        let status = set.status.unwrap_or_default();
+        let rollout = Rollout {
+            replicas: set.spec.and_then(|spec| spec.replicas),
+            current_replicas: status.replicas,
+            ready_replicas: status.ready_replicas.unwrap_or(0),
+            failure: None,
+        };
+        Self { rollout: Some(rollout), ..Self::of_metadata(set.metadata) }
     }
 }

@@ -281,24 +281,6 @@ async fn missing_references_are_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn embedding_server_is_awaited() {
-    let cluster = Cluster::running().await;
-    let embedding = |phase: &str, url: Option<&str>| {
-        let mut object = resource("EmbeddingServer", "e", json!({}));
-        object["status"] = json!({"phase": phase, "readyReplicas": 1, "url": url});
-        object
-    };
-    cluster.put(embedding("Downloading", None));
-    cluster.put(server("a", |spec| spec["embeddingServerRef"] = json!({"name": "e"})));
-    cluster.settle().await;
-    assert_eq!(cluster.reason("a", "EmbeddingServerReady"), "!EmbeddingServerNotReady");
-    assert_eq!(cluster.status("a")["phase"], "Pending");
-    cluster.put(embedding("Ready", Some("http://e.default.svc.cluster.local:8080")));
-    cluster.settle().await;
-    assert_eq!(cluster.reason("a", "EmbeddingServerReady"), "EmbeddingServerReady");
-}
-
-#[tokio::test(start_paused = true)]
 async fn invalid_pod_template_makes_no_deployment() {
     let cluster = Cluster::running().await;
     cluster

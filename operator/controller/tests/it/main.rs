@@ -7,6 +7,7 @@
 )]
 
 mod conditions;
+mod embedding_server;
 mod events;
 mod faults;
 mod leadership;

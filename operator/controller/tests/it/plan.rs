@@ -1,5 +1,6 @@
 //! Objects that are generated for a server.
 
+mod embedding_server;
 mod invariants;
 mod pod_template;
 mod snapshots;

@@ -231,6 +231,7 @@ pub(crate) fn server(name: &str, change: impl FnOnce(&mut Value)) -> Value {
 fn resource(kind: &str) -> (&'static str, &'static str) {
     match kind {
         "Deployment" => ("apps", "deployments"),
+        "StatefulSet" => ("apps", "statefulsets"),
         "Role" => ("rbac.authorization.k8s.io", "roles"),
         "RoleBinding" => ("rbac.authorization.k8s.io", "rolebindings"),
         "Lease" => ("coordination.k8s.io", "leases"),
@@ -241,6 +242,7 @@ fn resource(kind: &str) -> (&'static str, &'static str) {
         "VirtualMCPServer" => ("vmcp.dev", "virtualmcpservers"),
         "MCPGroup" => ("vmcp.dev", "mcpgroups"),
         "MCPServerEntry" => ("vmcp.dev", "mcpserverentries"),
+        "EmbeddingServer" => ("vmcp.dev", "embeddingservers"),
         other => panic!("{other}"),
     }
 }

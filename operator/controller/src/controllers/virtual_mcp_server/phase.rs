@@ -88,7 +88,12 @@ mod tests {
     use super::*;
 
     fn rollout(ready_replicas: i32, failure: Option<&str>) -> Rollout {
-        Rollout { replicas: Some(1), ready_replicas, failure: failure.map(Into::into) }
+        Rollout {
+            replicas: Some(1),
+            current_replicas: 1,
+            ready_replicas,
+            failure: failure.map(Into::into),
+        }
     }
 
     fn phase(rollout: Option<&Rollout>, statuses: &[BackendStatus]) -> (Phase, String) {

@@ -91,8 +91,25 @@ const FEATURES: &[Feature] = &[
     }),
 ];
 
-fn folder() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/plan/snapshots")
+/// Compares files with those of a folder, which has no others.
+pub(super) fn check_files(folder: &str, files: &BTreeMap<String, String>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/plan").join(folder);
+    for (file, current) in files {
+        let path = folder.join(file);
+        if env::var_os("VMCP_WRITE_SNAPSHOTS").is_some() {
+            fs::write(&path, current).unwrap();
+        }
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            committed == *current,
+            "{file} differs; run: VMCP_WRITE_SNAPSHOTS=1 cargo test -p vmcp-operator snapshots"
+        );
+    }
+    let present: BTreeSet<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(present, files.keys().cloned().collect());
 }
 
 /// Returns a value with its members in order of their names, whatever order other crates let serde_json keep.
@@ -108,7 +125,7 @@ fn sorted(value: &Value) -> Value {
 }
 
 /// Writes objects as YAML documents.
-fn to_yaml(objects: &[Value]) -> String {
+pub(super) fn to_yaml(objects: &[Value]) -> String {
     let documents = objects.iter().map(|object| serde_saphyr::to_string(&sorted(object)).unwrap());
     let separated = documents.flat_map(|document| ["---\n".to_owned(), document]);
     separated.collect()
@@ -120,28 +137,14 @@ fn generated_objects_match_snapshots() {
         objects(&plan(&server("tools", spec), &conversion, &settings).unwrap())
     };
     let minimal = of(FEATURES[0].1());
-    let mut written = BTreeSet::new();
+    let mut files = BTreeMap::new();
     for (name, feature) in FEATURES {
         let mut objects = of(feature());
         if *name != "minimal" {
             // The snapshot of the minimal server has the objects that a feature does not concern.
             objects.retain(|object| !minimal.contains(object));
         }
-        let (file, current) = (format!("{name}.yaml"), to_yaml(&objects));
-        let path = folder().join(&file);
-        if env::var_os("VMCP_WRITE_SNAPSHOTS").is_some() {
-            fs::write(&path, &current).unwrap();
-        }
-        let committed = fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            committed == current,
-            "{file} differs; run: VMCP_WRITE_SNAPSHOTS=1 cargo test -p vmcp-operator snapshots"
-        );
-        written.insert(file);
+        files.insert(format!("{name}.yaml"), to_yaml(&objects));
     }
-    let present: BTreeSet<_> = fs::read_dir(folder())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    assert_eq!(present, written);
+    check_files("snapshots", &files);
 }
