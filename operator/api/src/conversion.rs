@@ -69,7 +69,7 @@ pub fn backends(inputs: &Inputs) -> Result<Backends, Vec<ConversionError>> {
 /// exist or not. Of a server with errors, it returns those that could be read.
 #[must_use]
 pub fn references(inputs: &Inputs) -> Vec<SecretEntry> {
-    let mut converter = Converter::new(inputs);
+    let mut converter = Converter::for_references(inputs);
     _ = converter.draft();
     converter.take_secrets()
 }

@@ -21,6 +21,8 @@ pub(super) struct Converter<'a> {
     pub(super) warnings: Vec<Warning>,
     pub(super) conditions: Vec<ConditionUpdate>,
     secrets: BTreeMap<String, SecretEntry>,
+    /// `true` if all sources count as existing, so that none hides another that comes after it.
+    assumes_sources: bool,
 }
 
 /// Marker of a section without a result, whose errors have been recorded.
@@ -39,7 +41,13 @@ impl<'a> Converter<'a> {
             warnings: Vec::new(),
             conditions: Vec::new(),
             secrets: BTreeMap::new(),
+            assumes_sources: false,
         }
+    }
+
+    /// Starts a conversion for its references alone: all sources count as existing.
+    pub(super) fn for_references(inputs: &'a Inputs) -> Self {
+        Self { assumes_sources: true, ..Self::new(inputs) }
     }
 
     /// Returns the result of a conversion, or its errors.
@@ -126,6 +134,10 @@ impl<'a> Converter<'a> {
         Ok(file)
     }
 
+    fn exists(&self, source: &SecretSource) -> bool {
+        self.assumes_sources || self.inputs.available.contains(source)
+    }
+
     /// Adds a copy of `source` to the operator's Secret, named `file`.
     pub(super) fn entry(
         &mut self,
@@ -133,7 +145,7 @@ impl<'a> Converter<'a> {
         source: SecretSource,
         path: &str,
     ) -> Result<(), Missing> {
-        let is_available = self.inputs.available.contains(&source);
+        let is_available = self.exists(&source);
         let entry =
             SecretEntry { file: file.clone(), source: source.clone(), path: path.to_owned() };
         let entry = self.secrets.entry(file).or_insert(entry);
@@ -169,7 +181,7 @@ impl<'a> Converter<'a> {
     ) -> Option<FilePath> {
         let ConfigMapKeyRef { name, key, optional } = reference;
         let source = SecretSource::new(SourceKind::ConfigMap, name, key);
-        if *optional == Some(true) && !self.inputs.available.contains(&source) {
+        if *optional == Some(true) && !self.exists(&source) {
             _ = self.source(source, path);
             return None;
         }

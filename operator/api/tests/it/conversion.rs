@@ -5,4 +5,5 @@ mod fixture;
 mod full;
 mod leaves;
 mod properties;
+mod references;
 mod snapshots;
