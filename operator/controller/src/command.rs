@@ -1,5 +1,11 @@
 //! Subcommands of the operator's binary.
 
+mod check;
+mod files;
+mod import;
+mod lines;
+mod output;
+mod render;
 mod run;
 mod settings;
 
@@ -7,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use self::run::RunArgs;
+use self::{check::CheckArgs, import::ImportArgs, render::RenderArgs, run::RunArgs};
 
 /// Kubernetes operator of vmcp: from VirtualMCPServer resources to running gateways.
 #[derive(Debug, Parser)]
@@ -21,6 +27,12 @@ pub(crate) struct Cli {
 enum Command {
     /// Run the operator in a cluster.
     Run(RunArgs),
+    /// Print what the operator would generate for manifests, without a cluster.
+    Render(RenderArgs),
+    /// Check manifests without a cluster.
+    Check(CheckArgs),
+    /// Convert resources of ToolHive into those of vmcp.
+    Import(ImportArgs),
 }
 
 impl Cli {
@@ -28,6 +40,9 @@ impl Cli {
     pub(crate) fn run(self) -> ExitCode {
         match self.command {
             Command::Run(run) => run.run(),
+            Command::Render(render) => output::exit(render.run()),
+            Command::Check(check) => output::exit(check.run()),
+            Command::Import(import) => output::exit(import.run()),
         }
     }
 }

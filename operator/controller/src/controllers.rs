@@ -3,7 +3,7 @@
 mod embedding_server;
 mod mcp_group;
 mod mcp_server_entry;
-mod virtual_mcp_server;
+pub(crate) mod virtual_mcp_server;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,6 +11,7 @@ mod identities;
 mod key;
 mod leader_election;
 mod lookup;
+pub mod manifests;
 mod metrics;
 mod names;
 mod operator;

@@ -12,6 +12,7 @@ mod embedding_server;
 mod error;
 mod lease;
 mod metadata;
+mod objects;
 mod owned;
 mod pod;
 mod pod_patch;

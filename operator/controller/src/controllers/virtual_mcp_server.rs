@@ -18,6 +18,8 @@ use vmcp_api::virtual_mcp_server::{ObjectsApplied, Phase, PodTemplateSpecValid, 
 
 use self::report::{Outcome, report};
 use self::resolve::{Resolved, resolve};
+pub(crate) use self::resolve::{Resources, resources};
+pub(crate) use self::uniqueness::conditions as uniqueness_conditions;
 use self::write::write;
 use super::{Context, REFUSED_INTERVAL, RESYNC_INTERVAL};
 use crate::apply::{ApplyError, Owner, hash};

@@ -6,6 +6,7 @@
     reason = "calls of helpers are shorter with `json!(..)` itself"
 )]
 
+mod command;
 mod conditions;
 mod embedding_server;
 mod events;

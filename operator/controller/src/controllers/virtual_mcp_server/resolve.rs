@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use vmcp_api::conversion::{
-    Available, ConditionUpdate, Inputs, Member, SecretSource, SourceKind, references,
+    Available, ClusterDefaults, ConditionUpdate, Inputs, Member, SecretSource, SourceKind,
+    references,
 };
 use vmcp_api::virtual_mcp_server::{AuthzSource, BackendAuth, GroupRefValidated, Phase};
 use vmcp_api::{
@@ -32,19 +33,22 @@ pub(super) struct Resolved {
     pub(super) blocked: Option<Phase>,
 }
 
+/// Resources of vmcp that a server refers to. Secrets and ConfigMaps are missing still.
+pub(crate) struct Resources {
+    pub(crate) inputs: Inputs,
+    pub(crate) group: ConditionUpdate,
+    /// Phase that the group prevents the server from leaving.
+    pub(crate) blocked: Option<Phase>,
+}
+
 /// Collects everything that the conversion of a server reads.
 pub(super) async fn resolve(
     context: &Context,
     lookup: &mut Lookup<'_>,
     server: Arc<VirtualMCPServer>,
 ) -> Result<Resolved, ApplyError> {
-    let mut inputs = Inputs::new(Arc::clone(&server));
-    let (group, blocked) = group(lookup, &server.spec.group_ref.name);
-    inputs.members = members(lookup, &server.spec.group_ref.name);
-    inputs.external_auth_configs = external_auth_configs(lookup, &server, &inputs.members);
-    referenced(lookup, &server, &mut inputs);
-    inputs.defaults = context.settings.defaults.clone();
-    inputs.checks = Some(Arc::new(ServerChecks));
+    let defaults = context.settings.defaults.clone();
+    let Resources { mut inputs, group, blocked } = resources(lookup, &server, defaults);
     let mut digests = BTreeMap::new();
     for entry in references(&inputs) {
         let SecretSource { kind, name, key, form: _ } = &entry.source;
@@ -69,6 +73,22 @@ pub(super) async fn resolve(
         inputs.authorization_document = context.sources.text(&object.key, &map.key).await?;
     }
     Ok(Resolved { inputs, digests, group, blocked })
+}
+
+/// Collects the resources of vmcp.
+pub(crate) fn resources(
+    lookup: &mut Lookup<'_>,
+    server: &Arc<VirtualMCPServer>,
+    defaults: ClusterDefaults,
+) -> Resources {
+    let mut inputs = Inputs::new(Arc::clone(server));
+    let (group, blocked) = group(lookup, &server.spec.group_ref.name);
+    inputs.members = members(lookup, &server.spec.group_ref.name);
+    inputs.external_auth_configs = external_auth_configs(lookup, server, &inputs.members);
+    referenced(lookup, server, &mut inputs);
+    inputs.defaults = defaults;
+    inputs.checks = Some(Arc::new(ServerChecks));
+    Resources { inputs, group, blocked }
 }
 
 fn group(lookup: &mut Lookup<'_>, name: &str) -> (ConditionUpdate, Option<Phase>) {

@@ -10,7 +10,7 @@ use crate::lookup::Lookup;
 use crate::stores::Stores;
 
 /// Returns the conditions about the identities of a server, naming the servers that have the same.
-pub(super) fn conditions(
+pub(crate) fn conditions(
     stores: &Stores,
     lookup: &mut Lookup<'_>,
     server: &VirtualMCPServer,
