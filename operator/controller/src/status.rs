@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::apply::{ApplyError, within};
 use crate::conditions::is_same;
-use crate::key::{Key, ObjectKey};
+use crate::key::Key;
 use crate::names::FIELD_MANAGER;
 use crate::store::Versioned;
 use crate::stores::{Stores, WatchedWhole, version_of};
@@ -39,8 +39,7 @@ where
     let written = within(W::KIND.as_str(), &key, request).await?;
     let version = version_of(written.meta());
     let written = Versioned { version, value: Arc::new(written.keep()) };
-    let object = ObjectKey::new(W::KIND, key);
-    stores.record(W::store(stores), &object, written, &object);
+    stores.record_status::<W>(key, written);
     Ok(())
 }
 

@@ -166,12 +166,7 @@ impl Stores {
     /// reconciles its kind.
     pub(crate) fn follow<W: Watched>(&self, change: &Change<W::Kept>) {
         let object = ObjectKey::new(W::KIND, change.key.clone());
-        let states = [&change.old, &change.new].into_iter().flatten();
-        let mut topics: BTreeSet<_> =
-            states.flat_map(|state| W::topics(&change.key, state)).collect();
-        topics.insert(Topic::Object(object.clone()));
-        let mut targets: BTreeSet<_> =
-            topics.iter().flat_map(|topic| self.dependencies.dependents(topic)).collect();
+        let mut targets = self.concerned::<W>(change);
         if W::KIND.has_controller() {
             if change.new.is_some() {
                 targets.insert(object);
@@ -181,6 +176,25 @@ impl Stores {
             }
         }
         for target in targets {
+            self.queue.add(target);
+        }
+    }
+
+    /// Returns the objects that depend on the old or new state of a changed object.
+    fn concerned<W: Watched>(&self, change: &Change<W::Kept>) -> BTreeSet<ObjectKey> {
+        let states = [&change.old, &change.new].into_iter().flatten();
+        let mut topics: BTreeSet<_> =
+            states.flat_map(|state| W::topics(&change.key, state)).collect();
+        topics.insert(Topic::Object(ObjectKey::new(W::KIND, change.key.clone())));
+        topics.iter().flat_map(|topic| self.dependencies.dependents(topic)).collect()
+    }
+
+    /// Stores an object whose status the operator wrote, so that the next reconcile does not repeat it. Queues what depends on
+    /// the object but itself: the watch will not tell of this version again.
+    pub(crate) fn record_status<W: Watched>(&self, key: Key, written: Versioned<W::Kept>) {
+        let object = ObjectKey::new(W::KIND, key.clone());
+        let Some(change) = W::store(self).put(key, written) else { return };
+        for target in self.concerned::<W>(&change).into_iter().filter(|target| *target != object) {
             self.queue.add(target);
         }
     }
