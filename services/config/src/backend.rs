@@ -42,8 +42,9 @@ pub enum BackendKind {
     Entry {
         /// A PEM bundle to trust instead of the system's certificates.
         ca_bundle_path: Option<FilePath>,
-        /// Accepts private addresses too, which the name in the URL may resolve to.
-        allow_private_endpoint: bool,
+        /// Addresses that the name in the URL may resolve to: `true` for private and public ones, `false` for public
+        /// ones. Absent for all, also loopback and link-local ones.
+        allow_private_endpoint: Option<bool>,
     },
 }
 
@@ -80,8 +81,8 @@ section! {
         r#type: BackendKindTag = BackendKindTag::Workload;
         /// PEM bundle of certificates to trust for this backend. Only with `type: entry`.
         ca_bundle_path: Option<FilePath>;
-        /// Connect to private addresses too; false restricts the backend to public ones, which its name is resolved to.
-        /// Absent is true. Only with `type: entry`.
+        /// Addresses that the name in the URL may resolve to: true for private and public ones, false for public ones
+        /// alone. Absent is all, also loopback and link-local ones. Only with `type: entry`.
         allow_private_endpoint: Option<bool>;
         /// Headers of each request to the backend, the same for all callers. ${NAME} is an environment variable that
         /// `variables` lists. At most 32. In a file only.
@@ -121,10 +122,7 @@ impl<D: BackendDocument> Backend<D> {
         } = raw;
         let kind = match r#type {
             BackendKindTag::Workload => BackendKind::Workload,
-            BackendKindTag::Entry => BackendKind::Entry {
-                ca_bundle_path,
-                allow_private_endpoint: allow_private_endpoint.unwrap_or(true),
-            },
+            BackendKindTag::Entry => BackendKind::Entry { ca_bundle_path, allow_private_endpoint },
         };
         Some(Self { name, url, transport, kind, headers, metadata })
     }
@@ -134,7 +132,7 @@ impl<D: BackendDocument> Backend<D> {
         let (r#type, ca_bundle_path, allow_private_endpoint) = match kind {
             BackendKind::Workload => (BackendKindTag::Workload, None, None),
             BackendKind::Entry { ca_bundle_path, allow_private_endpoint } => {
-                (BackendKindTag::Entry, ca_bundle_path, Some(allow_private_endpoint))
+                (BackendKindTag::Entry, ca_bundle_path, allow_private_endpoint)
             }
         };
         RawBackend {

@@ -35,6 +35,13 @@ impl ClientSettings {
         Self::reaching(AddressPolicy::PublicOnly)
     }
 
+    /// Creates settings for URLs of users who may reach the private network, but not this machine: public and private
+    /// addresses, no loopback and link-local ones.
+    #[must_use]
+    pub fn private_or_public() -> Self {
+        Self::reaching(AddressPolicy::PrivateOrPublic)
+    }
+
     /// Creates settings for configured backends: also connects to loopback, link-local (with the
     /// instance credentials of clouds) and all other private addresses.
     #[must_use]

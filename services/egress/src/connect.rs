@@ -91,7 +91,7 @@ async fn tcp(
     let admitted: Vec<_> =
         addresses.into_iter().filter(|address| policy.allows(address.ip())).collect();
 
-    let mut last = Error::AddressRefused { origin: origin.clone() };
+    let mut last = Error::AddressRefused { policy, origin: origin.clone() };
     for (index, &address) in admitted.iter().enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
         let untried = u32::try_from(admitted.len() - index).unwrap_or(u32::MAX);

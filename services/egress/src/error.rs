@@ -5,16 +5,18 @@ use std::{io, path::PathBuf};
 use rustls::CertificateError;
 use vmcp_core::BoxError;
 
-use crate::Origin;
+use crate::{AddressPolicy, Origin};
 
 /// Error of an exchange.
 ///
 /// Messages contain no user info, path or query of a URL.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name has no address that [`AddressPolicy::PublicOnly`](crate::AddressPolicy) allows.
-    #[error("{origin} has no public address; private and reserved addresses are not allowed")]
+    /// The name has no address that the [`AddressPolicy`] allows.
+    #[error("{origin} has no {}", if *.policy == AddressPolicy::PublicOnly { "public address; private and reserved addresses are not allowed" } else { "public or private address; those of this machine, link-local and reserved ones are not allowed" })]
     AddressRefused {
+        /// Policy of the client.
+        policy: AddressPolicy,
         /// Origin of the request.
         origin: Origin,
     },

@@ -135,7 +135,7 @@ impl Converter<'_> {
             transport: transport(*remote_transport),
             kind: BackendKind::Entry {
                 ca_bundle_path,
-                allow_private_endpoint: *allow_private_endpoint,
+                allow_private_endpoint: Some(*allow_private_endpoint),
             },
             headers,
             variables,
@@ -226,8 +226,8 @@ fn transport(transport: RemoteTransport) -> Transport {
     }
 }
 
-/// Returns the kind of a member with that of its entry in the resource. Neither permits private addresses that the other does
-/// not permit.
+/// Returns the kind of a member with that of its entry in the resource. Neither permits addresses that the other does not
+/// permit.
 fn overridden(kind: BackendKind, own: &BackendKind) -> BackendKind {
     match (kind, own) {
         (kind, BackendKind::Workload) => kind,
@@ -237,8 +237,17 @@ fn overridden(kind: BackendKind, own: &BackendKind) -> BackendKind {
             BackendKind::Entry { ca_bundle_path: own_path, allow_private_endpoint: own_permits },
         ) => BackendKind::Entry {
             ca_bundle_path: own_path.clone().or(ca_bundle_path),
-            allow_private_endpoint: allow_private_endpoint && *own_permits,
+            allow_private_endpoint: narrower(allow_private_endpoint, *own_permits),
         },
+    }
+}
+
+/// Returns the one of two permissions that fewer addresses have. Absent permits all.
+fn narrower(permission: Option<bool>, other: Option<bool>) -> Option<bool> {
+    match (permission, other) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), _) | (_, Some(true)) => Some(true),
+        (None, None) => None,
     }
 }
 

@@ -110,11 +110,11 @@ fn uses_configured_backend_transport() {
 }
 
 #[test]
-fn entry_reaches_private_addresses_unless_refused() {
+fn entry_reaches_own_machine_unless_restricted() {
     let folder = Folder::new();
     for (more, is_reached) in [
         ("type: entry", true),
-        ("type: entry, allowPrivateEndpoint: true", true),
+        ("type: entry, allowPrivateEndpoint: true", false),
         ("type: entry, allowPrivateEndpoint: false", false),
     ] {
         let backend = McpBackend::stateless(&["x"]);

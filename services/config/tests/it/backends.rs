@@ -69,7 +69,7 @@ fn accepts_only_entry_or_empty_type() {
     assert_eq!(file(&backend(", type: ''")).backends[0].kind, BackendKind::Workload);
     assert_eq!(
         file(&backend(", type: entry")).backends[0].kind,
-        BackendKind::Entry { ca_bundle_path: None, allow_private_endpoint: true }
+        BackendKind::Entry { ca_bundle_path: None, allow_private_endpoint: None }
     );
     assert_error(&backend(", type: container"), "backends[0].type", "\"\" or entry");
 }

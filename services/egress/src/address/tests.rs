@@ -90,11 +90,81 @@ fn allows_neighbors_of_reserved_ranges() {
     }
 }
 
+#[test]
+fn private_networks_are_not_the_own_machine() {
+    let policy = AddressPolicy::PrivateOrPublic;
+    for address in [
+        "10.0.0.0",
+        "10.255.255.255",
+        "100.64.0.0",
+        "100.100.100.199",
+        "100.127.255.255",
+        "172.16.0.0",
+        "172.31.255.255",
+        "192.168.0.0",
+        "192.168.255.255",
+        "8.8.8.8",
+        "fc00::",
+        "fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        "2606:4700:4700::1111",
+        "::ffff:10.0.0.1",
+        "64:ff9b::192.168.1.1",
+        "fd00:ec1::254",
+        "fd20:cf::254",
+    ] {
+        assert!(policy.allows(address.parse().unwrap()), "{address}");
+    }
+    for address in [
+        "0.0.0.0",
+        "0.255.255.255",
+        "127.0.0.0",
+        "127.255.255.255",
+        "169.254.0.0",
+        "169.254.169.254",
+        "169.254.255.255",
+        "100.100.100.200",
+        "192.0.0.192",
+        "192.0.2.1",
+        "198.18.0.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "fe80::1",
+        "ff02::1",
+        "fec0::1",
+        "fd00:ec2::254",
+        "fd00:ec2::23",
+        "fd20:ce::254",
+        "::ffff:127.0.0.1",
+        "::ffff:169.254.169.254",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "::127.0.0.1",
+        "2001:db8::1",
+    ] {
+        assert!(!policy.allows(address.parse().unwrap()), "{address}");
+    }
+}
+
 proptest! {
+    #[test]
+    fn stages_allow_more_each(bits: u128, v4: u32) {
+        for address in [IpAddr::from(Ipv6Addr::from_bits(bits)), Ipv4Addr::from_bits(v4).into()] {
+            let private = AddressPolicy::PrivateOrPublic.allows(address);
+            prop_assert!(private || !AddressPolicy::PublicOnly.allows(address));
+            prop_assert!(AddressPolicy::Any.allows(address));
+        }
+    }
+
     #[test]
     fn classifies_embedded_addresses_like_plain_ones(bits: u32, tail: u64) {
         let v4 = Ipv4Addr::from_bits(bits);
-        let plain = AddressPolicy::PublicOnly.allows(v4.into());
+        let allowed = |address: IpAddr| {
+            let policies = [AddressPolicy::PublicOnly, AddressPolicy::PrivateOrPublic];
+            policies.map(|policy| policy.allows(address))
+        };
+        let plain = allowed(v4.into());
         let [a, b, c, d] = v4.octets();
         let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         for embedded in [
@@ -104,7 +174,7 @@ proptest! {
                 0x2002 << 112 | u128::from(bits) << 80 | u128::from(tail),
             ),
         ] {
-            prop_assert_eq!(AddressPolicy::PublicOnly.allows(embedded.into()), plain);
+            prop_assert_eq!(allowed(embedded.into()), plain);
         }
     }
 

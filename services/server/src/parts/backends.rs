@@ -204,18 +204,18 @@ fn client_settings(
     kind: BackendKind,
     digest: &mut DefaultHasher,
 ) -> ClientSettings {
-    let (ca_bundle_path, is_public_only) = match kind {
-        BackendKind::Workload => (None, false),
+    let (ca_bundle_path, allows_private) = match kind {
+        BackendKind::Workload => (None, None),
         BackendKind::Entry { ca_bundle_path, allow_private_endpoint } => {
-            (ca_bundle_path, !allow_private_endpoint)
+            (ca_bundle_path, allow_private_endpoint)
         }
     };
-    is_public_only.hash(digest);
-    let mut settings = if is_public_only {
-        ClientSettings::public_only()
-    } else {
-        // The operator configures backends, usually on private addresses.
-        ClientSettings::allowing_private_addresses()
+    allows_private.hash(digest);
+    let mut settings = match allows_private {
+        Some(false) => ClientSettings::public_only(),
+        Some(true) => ClientSettings::private_or_public(),
+        // The administrator configures backends, usually on private addresses.
+        None => ClientSettings::allowing_private_addresses(),
     };
     if let Some(origin) = url.hidden_origin() {
         settings = settings.with_display_origin(origin);
