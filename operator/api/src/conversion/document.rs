@@ -197,10 +197,10 @@ impl Converter<'_> {
     /// Reads the draft with the server's own parser. Its errors are recorded with their paths in the resources.
     pub(super) fn finish(&mut self, draft: Draft) -> Option<Conversion> {
         let Draft { file, left_out, tools } = draft;
-        let yaml = match file.to_yaml() {
+        let yaml = match to_yaml(&file) {
             Ok(yaml) => yaml,
             Err(error) => {
-                self.reject("spec.config", ServerValid::Invalid, error.to_string());
+                self.reject("spec.config", ServerValid::Invalid, error);
                 return None;
             }
         };
@@ -331,6 +331,14 @@ fn mounted_volumes(template: Option<&FreeForm>) -> BTreeSet<String> {
         .filter_map(|mount| mount["mountPath"].as_str())
         .map(str::to_owned)
         .collect()
+}
+
+/// Writes a configuration with sorted keys. serde_json keeps the order of insertion in programs in which any crate asks for that,
+/// and another order would be another configuration, which rolls the pods.
+fn to_yaml(file: &File) -> Result<String, String> {
+    let mut value = serde_json::to_value(file).map_err(|error| error.to_string())?;
+    value.sort_all_objects();
+    serde_saphyr::to_string(&value).map_err(|error| error.to_string())
 }
 
 /// Returns the hosts of the server's public URLs, sorted.
