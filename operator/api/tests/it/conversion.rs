@@ -1,6 +1,7 @@
 //! Conversion of resources to configuration: manifests of each feature, and what they are converted to.
 
 mod errors;
+mod fields_document;
 mod fixture;
 mod full;
 mod leaves;

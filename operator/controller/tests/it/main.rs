@@ -7,6 +7,7 @@
 )]
 
 mod command;
+mod bad_input;
 mod conditions;
 mod embedding_server;
 mod events;
@@ -19,4 +20,5 @@ mod plan;
 mod program;
 mod scale;
 mod secrets;
+mod status_fields;
 mod support;

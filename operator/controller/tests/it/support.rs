@@ -243,6 +243,13 @@ fn resource(kind: &str) -> (&'static str, &'static str) {
         "MCPGroup" => ("vmcp.dev", "mcpgroups"),
         "MCPServerEntry" => ("vmcp.dev", "mcpserverentries"),
         "EmbeddingServer" => ("vmcp.dev", "embeddingservers"),
+        "MCPExternalAuthConfig" => ("vmcp.dev", "mcpexternalauthconfigs"),
+        "MCPOIDCConfig" => ("vmcp.dev", "mcpoidcconfigs"),
+        "MCPTelemetryConfig" => ("vmcp.dev", "mcptelemetryconfigs"),
+        "MCPToolConfig" => ("vmcp.dev", "mcptoolconfigs"),
+        "MCPServer" => ("vmcp.dev", "mcpservers"),
+        "MCPRemoteProxy" => ("vmcp.dev", "mcpremoteproxies"),
+        "VirtualMCPCompositeToolDefinition" => ("vmcp.dev", "virtualmcpcompositetooldefinitions"),
         other => panic!("{other}"),
     }
 }

@@ -103,3 +103,50 @@ fn errors_name_the_field() {
         assert_eq!(planned(&spec, &settings()).unwrap_err().path, path, "{spec}");
     }
 }
+
+/// Returns the JSON pointers of all scalars.
+fn leaves(value: &Value, pointer: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                leaves(value, &format!("{pointer}/{name}"), found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                leaves(value, &format!("{pointer}/{index}"), found);
+            }
+        }
+        _ => found.push(pointer.to_owned()),
+    }
+}
+
+#[test]
+fn each_field_changes_the_objects() {
+    let mut spec = full();
+    spec["podTemplateSpec"] = template();
+    let before = planned(&spec, &settings()).unwrap();
+    let mut found = Vec::new();
+    leaves(&spec, "", &mut found);
+    for pointer in &found {
+        // Labels that select pods are not a user's.
+        if pointer.ends_with("app.kubernetes.io~1name")
+            || pointer.ends_with("app.kubernetes.io~1instance")
+        {
+            continue;
+        }
+        let mut changed = spec.clone();
+        let value = changed.pointer_mut(pointer).unwrap();
+        *value = match (pointer.as_str(), value.clone()) {
+            ("/imagePullPolicy", _) => "Never".into(),
+            ("/modelCache/accessMode", _) => "ReadOnlyMany".into(),
+            (_, Value::Bool(value)) => (!value).into(),
+            (_, Value::Number(value)) => (value.as_i64().unwrap() + 1).into(),
+            (_, Value::String(value)) => format!("{value}1").into(),
+            (_, other) => panic!("{pointer}: {other}"),
+        };
+        assert_ne!(planned(&changed, &settings()).unwrap(), before, "{pointer}");
+    }
+    assert!(found.len() > 35, "{found:?}");
+}
