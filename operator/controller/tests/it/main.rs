@@ -6,8 +6,8 @@
     reason = "calls of helpers are shorter with `json!(..)` itself"
 )]
 
-mod command;
 mod bad_input;
+mod command;
 mod conditions;
 mod embedding_server;
 mod events;
