@@ -1,12 +1,12 @@
 //! Objects that the operator watches, and what their changes lead to.
 
+mod filler;
 mod kinds;
 mod owned;
 
 use std::collections::BTreeSet;
-use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
@@ -19,13 +19,14 @@ use vmcp_api::{
     VirtualMCPServer,
 };
 
+use self::filler::Filler;
 pub(crate) use self::owned::{MANAGED_BY, Owned, Rollout};
 use crate::dependencies::{Dependencies, Topic};
 use crate::environment::Environment;
 use crate::key::{Key, Kind, ObjectKey};
 use crate::queue::Queue;
 use crate::store::{Change, Store, Versioned};
-use crate::watch::{Consumer, Metadata, Whole, watch};
+use crate::watch::{Metadata, Whole, watch};
 
 /// Objects that the operator watches.
 #[derive(Debug)]
@@ -81,14 +82,6 @@ pub(crate) trait Watched:
 /// Watched object whose whole content is read.
 pub(crate) trait WatchedWhole: Watched {
     fn keep(self) -> Self::Kept;
-}
-
-/// Consumer that fills a store and queues what depends on its changes.
-struct Filler<W> {
-    stores: Arc<Stores>,
-    namespace: Option<String>,
-    is_listed: AtomicBool,
-    kind: PhantomData<fn() -> W>,
 }
 
 // === impl Stores ===
@@ -320,83 +313,8 @@ impl Starter {
         }
     }
 
-    fn filler<W>(&self, namespace: Option<&str>) -> Filler<W> {
-        Filler {
-            stores: Arc::clone(&self.stores),
-            namespace: namespace.map(str::to_owned),
-            is_listed: false.into(),
-            kind: PhantomData,
-        }
-    }
-}
-
-// === impl Filler ===
-
-impl<W: Watched> Filler<W> {
-    fn fill(&self, listed: Vec<(Key, Versioned<W::Kept>)>) {
-        self.stores.lists.fetch_add(1, Ordering::AcqRel);
-        let changes = W::store(&self.stores).replace(self.namespace.as_deref(), listed);
-        for change in changes {
-            self.stores.follow::<W>(&change);
-        }
-        if !self.is_listed.swap(true, Ordering::Relaxed) {
-            self.stores.count_list();
-        }
-    }
-
-    fn insert(&self, (key, object): (Key, Versioned<W::Kept>)) {
-        if let Some(change) = W::store(&self.stores).put(key, object) {
-            self.stores.follow::<W>(&change);
-        }
-    }
-
-    fn delete(&self, (key, object): (Key, Versioned<W::Kept>)) {
-        if let Some(change) = W::store(&self.stores).remove(key, object.version) {
-            self.stores.follow::<W>(&change);
-        }
-    }
-}
-
-impl<W: WatchedWhole> Consumer<W> for Filler<W> {
-    type Item = (Key, Versioned<W::Kept>);
-
-    fn convert(&self, object: W) -> Self::Item {
-        let (key, version) = (Key::of(&object), version_of(object.meta()));
-        (key, Versioned { version, value: Arc::new(object.keep()) })
-    }
-
-    fn replace(&self, items: Vec<Self::Item>) {
-        self.fill(items);
-    }
-
-    fn put(&self, item: Self::Item) {
-        self.insert(item);
-    }
-
-    fn remove(&self, item: Self::Item) {
-        self.delete(item);
-    }
-}
-
-impl<W: Watched<Kept = Owned>> Consumer<kube::core::PartialObjectMeta<W>> for Filler<W> {
-    type Item = (Key, Versioned<Owned>);
-
-    fn convert(&self, object: kube::core::PartialObjectMeta<W>) -> Self::Item {
-        let key = Key::of(&object);
-        let kept = Owned::of_metadata(object.metadata);
-        (key, Versioned { version: kept.version, value: Arc::new(kept) })
-    }
-
-    fn replace(&self, items: Vec<Self::Item>) {
-        self.fill(items);
-    }
-
-    fn put(&self, item: Self::Item) {
-        self.insert(item);
-    }
-
-    fn remove(&self, item: Self::Item) {
-        self.delete(item);
+    fn filler<W: Watched>(&self, namespace: Option<&str>) -> Filler<W> {
+        Filler::new(Arc::clone(&self.stores), namespace)
     }
 }
 
