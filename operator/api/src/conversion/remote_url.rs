@@ -13,6 +13,12 @@ const FORBIDDEN_HOSTS: [&str; 5] = [
     "metadata.google.internal",
 ];
 
+/// Metadata service of Alibaba Cloud, within the shared addresses. Those of most clouds are link-local.
+const METADATA_V4: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
+
+/// Beginnings of unique local addresses of which AWS and Google Cloud have some for instance credentials.
+const METADATA_V6: [[u16; 2]; 2] = [[0xfd00, 0xec2], [0xfd20, 0xce]];
+
 /// Checks the URL of an MCPServerEntry by its text, without a DNS lookup. The server checks addresses again when it connects.
 ///
 /// # Errors
@@ -40,7 +46,7 @@ pub fn check_remote_url(url: &str, allow_private_endpoint: bool) -> Result<(), S
             Err(format!("{host} is private; set allowPrivateEndpoint: true to permit it"))
         }
         Reach::Forbidden => Err(format!(
-            "{host} is this machine, a link-local address, the API server or a metadata service, which no entry may name"
+            "{host} is this machine, a link-local or multicast address, the API server or a metadata service, which no entry may name"
         )),
     }
 }
@@ -53,10 +59,13 @@ enum Reach {
 }
 
 fn reach_v4(address: Ipv4Addr) -> Reach {
-    let is_this_network = address.octets()[0] == 0;
-    if is_this_network || address.is_loopback() || address.is_link_local() {
+    let [first, second, ..] = address.octets();
+    // This network, and multicast with all that follows.
+    let is_no_host = first == 0 || first >= 224;
+    let is_shared = first == 100 && (64..128).contains(&second);
+    if is_no_host || address.is_loopback() || address.is_link_local() || address == METADATA_V4 {
         Reach::Forbidden
-    } else if address.is_private() {
+    } else if address.is_private() || is_shared {
         Reach::Private
     } else {
         Reach::Public
@@ -67,8 +76,10 @@ fn reach_v6(address: Ipv6Addr) -> Reach {
     match IpAddr::V6(address).to_canonical() {
         IpAddr::V4(address) => reach_v4(address),
         IpAddr::V6(address) => {
-            if address.is_unspecified() || address.is_loopback() || address.is_unicast_link_local()
-            {
+            let [first, second, ..] = address.segments();
+            let is_local = address.is_loopback() || address.is_unicast_link_local();
+            let is_no_host = address.is_unspecified() || address.is_multicast();
+            if is_local || is_no_host || METADATA_V6.contains(&[first, second]) {
                 Reach::Forbidden
             } else if address.is_unique_local() {
                 Reach::Private

@@ -7,4 +7,5 @@ mod full;
 mod leaves;
 mod properties;
 mod references;
+mod remote_url;
 mod snapshots;
