@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 use vmcp_config::{
     Backend, BackendKind, EnvName, FilePath, Headers, Transport,
@@ -18,7 +19,8 @@ use super::{
 use crate::{
     CaBundleRef, ConfigMapKeyRef, EntryPhase, EntryValid, HeaderForward, HeaderFromSecret,
     MCPRemoteProxy, MCPServer, MCPServerEntry, MCPServerEntrySpec, RemoteTransport,
-    ServerTransport, condition::ConditionReason as _,
+    ServerTransport,
+    condition::{ConditionReason as _, ConditionStatus},
 };
 
 /// Prefixes of annotations that belong to Kubernetes and not to the backend.
@@ -256,8 +258,11 @@ fn check_phase(entry: &MCPServerEntry) -> Result<(), Obstacle> {
     let status = entry.status.as_ref();
     let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
     let message = || {
+        let is_bad = |condition: &&Condition| condition.status == ConditionStatus::False.as_str();
+        // That of the entry as a whole has all messages. While the entry waits, it is True.
         let valid = conditions.iter().find(|condition| condition.type_ == EntryValid::TYPE);
-        valid.map(|condition| condition.message.clone()).filter(|message| !message.is_empty())
+        let bad = valid.filter(is_bad).or_else(|| conditions.iter().find(is_bad));
+        bad.map(|condition| condition.message.clone()).filter(|message| !message.is_empty())
     };
     match status.map(|status| status.phase).unwrap_or_default() {
         EntryPhase::Valid => Ok(()),
