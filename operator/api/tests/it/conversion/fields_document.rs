@@ -26,7 +26,7 @@ const HEAD: &str = "# Fields of all kinds
 
 Written by a test from the schemas and the tables of effects: `UPDATE_SNAPSHOTS=1 cargo test -p vmcp-api fields_document`.
 
-The API server refuses what is not allowed (`vmcp-api::bounds`, `vmcp-api::rules`). *Effect* names the settings of the server's
+The API server refuses what is not allowed (`vmcp-api::bounds`; `CEL`: a rule that reads the field, `vmcp-api::rules`). *Effect* names the settings of the server's
 configuration that change with the field, or another output: `secrets` (files of the Secret that the operator makes), `left out`
 (backends), `conditions`, `warnings`, `error` (the value decides what is accepted). *Shown by* names a test of the effect.
 ";
@@ -87,8 +87,11 @@ fn shown_by(effect: &str, configuration: &BTreeMap<&str, &str>) -> String {
 fn allowed(schema: &Value, path: &str) -> String {
     let mut schema = schema;
     let mut is_required = false;
+    let mut has_rule = false;
+    let last = path.rsplit('.').find(|part| *part != "*").unwrap().trim_end_matches("[]");
     for part in path.split('.') {
         let name = part.trim_end_matches("[]");
+        has_rule |= rules_name(schema, last);
         if name == "*" {
             schema = &schema["additionalProperties"];
         } else {
@@ -103,6 +106,9 @@ fn allowed(schema: &Value, path: &str) -> String {
     let mut facts = vec![type_of(schema)];
     if is_required {
         facts.push("required".to_owned());
+    }
+    if has_rule || rules_name(schema, "self") {
+        facts.push("CEL".to_owned());
     }
     if let Some(pattern) = schema["pattern"].as_str() {
         let is_short = pattern.len() <= MAX_PATTERN && !pattern.contains(['|', '`']);
@@ -123,6 +129,20 @@ fn allowed(schema: &Value, path: &str) -> String {
         facts.push(format!("default `{}`", schema["default"]));
     }
     facts.join(", ")
+}
+
+/// Returns whether a CEL rule of a schema itself reads a field.
+fn rules_name(schema: &Value, field: &str) -> bool {
+    let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
+    let mut texts = rules.filter_map(|rule| rule["rule"].as_str());
+    texts.any(|rule| {
+        // Every second part is a text.
+        let code = rule.split('\'').step_by(2).collect::<Vec<_>>().join(" ");
+        let words = code.split(|character: char| !character.is_alphanumeric() && character != '.');
+        words
+            .flat_map(|word| word.split('.').skip(usize::from(field != "self")))
+            .any(|word| word == field)
+    })
 }
 
 fn type_of(schema: &Value) -> String {
