@@ -20,5 +20,6 @@ mod plan;
 mod program;
 mod scale;
 mod secrets;
+mod start;
 mod status_fields;
 mod support;

@@ -1,0 +1,210 @@
+//! A pod of a plan as a process.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Container;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use vmcp_api::conversion::SECRETS_PATH;
+use vmcp_operator::Settings;
+use vmcp_operator::manifests::{Manifests, RenderedServer};
+use vmcp_operator::plan::{CONFIG_FILE, CONFIG_PATH, SEAL_KEY, SEAL_PATH};
+
+use super::files::value;
+
+/// Name of the Service, which clients put into the header Host.
+const HOST: &str = "vmcp-a.team.svc.cluster.local:4483";
+
+/// Time in which a server starts on a machine under load.
+const START: Duration = Duration::from_mins(2);
+
+/// Pod that runs.
+pub(super) struct Pod {
+    child: tokio::sync::Mutex<Child>,
+    port: u16,
+    configuration: String,
+    arguments: Vec<String>,
+    log: Arc<Mutex<String>>,
+}
+
+/// Returns the directory of a test.
+pub(super) fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("start").join(name)
+}
+
+/// Returns the first message of a client.
+pub(super) fn initialize() -> Value {
+    json!({
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    })
+}
+
+impl Pod {
+    /// Plans the only server of some manifests, writes its files as they would be mounted, and starts it.
+    pub(super) fn start(name: &str, manifests: &str) -> Self {
+        let rendered = render(manifests);
+        let folder = scratch(name).join("pod");
+        _ = fs::remove_dir_all(&folder);
+        let mount = |path: &str| folder.join(path.trim_start_matches('/'));
+        let local = |text: &str| text.replace("/etc/vmcp", mount("/etc/vmcp").to_str().unwrap());
+        for path in [CONFIG_PATH, SECRETS_PATH, SEAL_PATH] {
+            fs::create_dir_all(mount(path)).unwrap();
+        }
+        let configuration = rendered.plan.config_map.data.as_ref().unwrap()[CONFIG_FILE].clone();
+        fs::write(mount(CONFIG_PATH).join(CONFIG_FILE), local(&configuration)).unwrap();
+        fs::write(mount(SEAL_PATH).join(SEAL_KEY), "0123456789abcdef".repeat(4)).unwrap();
+        for entry in &rendered.conversion.secrets {
+            let content = entry.source.content(value(&entry.source).as_bytes());
+            fs::write(mount(SECRETS_PATH).join(&entry.file), content).unwrap();
+        }
+        let container = container(rendered);
+        let (port, peers) = (free_port(), free_port());
+        let arguments = container.args.clone().unwrap();
+        let local_arguments: Vec<_> = arguments
+            .iter()
+            .map(|argument| local(argument))
+            .map(|argument| argument.replace("--port=4483", &format!("--port={port}")))
+            .map(|argument| argument.replace(":4485", &format!(":{peers}")))
+            .collect();
+        let mut command = Command::new(program());
+        command.args(local_arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::null());
+        for variable in container.env.clone().unwrap() {
+            let value = variable.value.unwrap_or_else(|| match variable.name.as_str() {
+                "POD_IP" => "127.0.0.1".to_owned(),
+                _ => "a-vmcp-0".to_owned(),
+            });
+            command.env(variable.name, local(&value));
+        }
+        let mut child = command.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let written = Arc::clone(&log);
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut log = written.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        Self { child: child.into(), port, configuration, arguments, log }
+    }
+
+    pub(super) fn configuration(&self) -> &str {
+        &self.configuration
+    }
+
+    /// Returns the arguments as planned.
+    pub(super) fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+
+    /// Waits until the readiness probe succeeds.
+    pub(super) async fn until_ready(&self) {
+        self.until(async || self.get("/readyz").await.starts_with("HTTP/1.1 200 ")).await;
+    }
+
+    pub(super) async fn get(&self, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n");
+        self.send(&request).await.unwrap_or_default()
+    }
+
+    pub(super) async fn post(&self, path: &str, body: &Value) -> String {
+        self.post_to(HOST, path, body).await
+    }
+
+    pub(super) async fn post_to(&self, host: &str, path: &str, body: &Value) -> String {
+        let body = body.to_string();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        self.send(&request).await.unwrap()
+    }
+
+    /// Stops the server as the kubelet does, and waits for its end.
+    pub(super) async fn stop(&self) {
+        let mut child = self.child.lock().await;
+        let id = child.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
+        let end = tokio::time::timeout(START, child.wait()).await.unwrap().unwrap();
+        assert!(end.success(), "{end}\n{}", self.log());
+    }
+
+    pub(super) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    async fn until(&self, is_so: impl AsyncFn() -> bool) {
+        let wait = async {
+            while !is_so().await {
+                let ended = self.child.lock().await.try_wait().unwrap();
+                assert!(ended.is_none(), "{ended:?}\n{}\n{}", self.log(), self.configuration);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let result = tokio::time::timeout(START, wait).await;
+        assert!(result.is_ok(), "not ready\n{}", self.log());
+    }
+
+    async fn send(&self, request: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).await?;
+        Ok(String::from_utf8_lossy(&response).into_owned())
+    }
+}
+
+fn render(manifests: &str) -> RenderedServer {
+    let documents = serde_saphyr::from_multiple(manifests).unwrap();
+    let manifests = Manifests::read(documents, Settings::new("example.com/vmcp:1"));
+    assert_eq!(manifests.check(), []);
+    let mut reports = manifests.render();
+    reports.pop().and_then(|report| report.rendered).expect("a server is rendered")
+}
+
+fn container(rendered: RenderedServer) -> Container {
+    let spec = rendered.plan.deployment.spec.unwrap().template.spec.unwrap();
+    spec.containers.into_iter().next().unwrap()
+}
+
+/// Returns a port that is free, below those that the system gives to connections.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let next = std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(20_000 + next % 12_000).unwrap();
+        if std::net::TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Returns the program of the server: `VMCP_BIN`, or else the one beside the operator's, built if it is absent.
+fn program() -> PathBuf {
+    if let Some(program) = std::env::var_os("VMCP_BIN") {
+        return program.into();
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_vmcp-operator")).with_file_name("vmcp");
+    if !program.exists() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let built = std::process::Command::new(cargo)
+            .args(["build", "--package", "vmcp", "--bin", "vmcp"])
+            .status()
+            .unwrap();
+        assert!(built.success());
+    }
+    program
+}
