@@ -1,10 +1,15 @@
 //! Checks with the compilers of the server, so that a resource which the server would refuse to start with ends in a condition.
 
+mod credentials;
+mod file;
+
 use vmcp_api::conversion::Checks;
 use vmcp_aws_sts::{RoleArn, RoleMappings, RoleMappingsError};
 use vmcp_cedar::PolicyError;
 use vmcp_compose::Workflow;
-use vmcp_config::{AwsSts, Cedar, CompositeTool, ConfigError, RoleMapping, RoleMatch, Strategy};
+use vmcp_config::{
+    AwsSts, Cedar, CompositeTool, ConfigError, File, RoleMapping, RoleMatch, Strategy,
+};
 
 /// Compilers of the server: those of policies, composite tools and matchers of roles.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,12 +34,19 @@ impl Checks for ServerChecks {
 
     fn strategy(&self, strategy: &Strategy) -> Vec<ConfigError> {
         match strategy {
-            Strategy::AwsSts(settings) => role_errors(settings),
-            Strategy::Unauthenticated
-            | Strategy::HeaderInjection(_)
-            | Strategy::TokenExchange(_)
-            | Strategy::UpstreamInject(_) => Vec::new(),
+            Strategy::AwsSts(settings) => {
+                let mut errors = credentials::aws_sts(settings);
+                errors.extend(role_errors(settings));
+                errors
+            }
+            Strategy::HeaderInjection(settings) => credentials::header_injection(settings),
+            Strategy::TokenExchange(settings) => credentials::token_exchange(settings),
+            Strategy::Unauthenticated | Strategy::UpstreamInject(_) => Vec::new(),
         }
+    }
+
+    fn file(&self, file: &File) -> Vec<ConfigError> {
+        file::errors(file)
     }
 }
 

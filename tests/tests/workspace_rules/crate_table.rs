@@ -152,6 +152,8 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         AllowedDependencies::Only(&[
             "vmcp-aws-sts",
             "vmcp-config",
+            "vmcp-header-injection",
+            "vmcp-oauth-client",
             "vmcp-cedar",
             "vmcp-gotemplate",
             "vmcp-compose",

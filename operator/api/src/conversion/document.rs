@@ -213,7 +213,9 @@ impl Converter<'_> {
                 return None;
             }
         };
-        for error in file.contradictions() {
+        let checks = self.inputs.checks.clone();
+        let more = checks.map(|checks| checks.file(&file)).unwrap_or_default();
+        for error in file.contradictions().into_iter().chain(more) {
             self.reject_in_resource(&error, &tools);
         }
         if !self.errors.is_empty() {

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn fields_have_lines_of_their_document() {
-        let text = "# comment\na: 1\nb:\n  - c: [x, {d: 1}]\n  - *anchor\n---\na:\n  b: |\n    text\n  c: 1\n";
+        let text = "# comment\na: &anchor 1\nb:\n  - c: [x, {d: 1}]\n  - *anchor\n---\na:\n  b: |\n    text\n  c: 1\n";
         let lines = Lines::of(text);
         let first = [("a", 2), ("b", 3), ("b[0].c", 4), ("b[0].c[1].d", 4), ("b[1]", 5)];
         for (path, line) in first {

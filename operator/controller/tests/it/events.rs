@@ -39,7 +39,7 @@ async fn warning_is_repeated_for_new_generation() {
     let inline = |name: &str| {
         let name = name.to_owned();
         server("a", move |spec| {
-            spec["config"] = json!({"telemetry": {"endpoint": "http://otel:4318", "serviceName": name, "tracingEnabled": true}});
+            spec["config"] = json!({"telemetry": {"endpoint": "http://otel:4318", "insecure": true, "serviceName": name, "tracingEnabled": true}});
         })
     };
     let count = || {

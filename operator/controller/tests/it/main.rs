@@ -18,6 +18,7 @@ mod objects;
 mod ownership;
 mod plan;
 mod program;
+mod refusals;
 mod scale;
 mod secrets;
 mod start;

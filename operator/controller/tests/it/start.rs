@@ -3,6 +3,7 @@
 mod files;
 mod pod;
 
+pub(crate) use self::pod::program;
 use self::pod::{Pod, initialize};
 
 /// Group and entry of all servers.

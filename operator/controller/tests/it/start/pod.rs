@@ -193,7 +193,7 @@ fn free_port() -> u16 {
 }
 
 /// Returns the program of the server: `VMCP_BIN`, or else the one beside the operator's, built if it is absent.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     if let Some(program) = std::env::var_os("VMCP_BIN") {
         return program.into();
     }

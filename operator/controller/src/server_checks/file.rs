@@ -1,0 +1,139 @@
+//! Whole configuration: URLs of issuers, headers of backends, and the embedded authorization server.
+
+use url::{Host, Url};
+use vmcp_config::auth_server::{Upstream, UpstreamKind};
+use vmcp_config::{
+    AuthServer, Backend, ConfigError, ExactUrl, File, IncomingMethod, Issuer, Oidc, SecretFile,
+    Telemetry,
+};
+
+use super::credentials::header;
+
+const OIDC: &str = "incomingAuth.oidc";
+
+/// Returns the errors of a configuration that its parser accepts.
+pub(super) fn errors(file: &File) -> Vec<ConfigError> {
+    let mut errors = Vec::new();
+    headers(&file.backends, &mut errors);
+    errors.extend(file.telemetry.as_ref().and_then(collector));
+    if let IncomingMethod::Oidc(oidc) = &file.incoming_auth.method {
+        match &file.auth_server {
+            Some(auth_server) => {
+                foreign_endpoints(oidc, &mut errors);
+                providers(auth_server, oidc, &mut errors);
+            }
+            None => issuer_urls(oidc, &mut errors),
+        }
+    }
+    errors
+}
+
+fn headers(backends: &[Backend], errors: &mut Vec<ConfigError>) {
+    for (index, backend) in backends.iter().enumerate() {
+        let names = backend.headers.iter().map(|(name, _)| name.as_str());
+        errors.extend(
+            names.filter_map(|name| header(&format!("backends[{index}].headers.{name}"), name)),
+        );
+    }
+}
+
+/// Returns the error of the collector's address: a URL, or `host:port`.
+fn collector(telemetry: &Telemetry) -> Option<ConfigError> {
+    let endpoint = telemetry.endpoint.as_deref()?;
+    let (scheme, _) = endpoint.split_once("://")?;
+    let has_host = Url::parse(endpoint).is_ok_and(|url| url.has_host());
+    let allowed = match scheme {
+        "https" if has_host => return None,
+        "http" if has_host && telemetry.insecure => return None,
+        "http" if has_host => "an http URL with insecure: true",
+        _ => "the URL of a collector: http(s)://host:port, or host:port",
+    };
+    Some(ConfigError::new("telemetry.endpoint", format!("\"{endpoint}\""), allowed))
+}
+
+/// Reports URLs whose answers others could forge.
+fn issuer_urls(oidc: &Oidc, errors: &mut Vec<ConfigError>) {
+    let jwks_url = oidc.jwks_url.as_ref().map(Url::as_str);
+    let introspection_url = oidc.introspection_url.as_ref().map(Url::as_str);
+    for (key, url) in [("jwksUrl", jwks_url), ("introspectionUrl", introspection_url)] {
+        let Some(url) = url else { continue };
+        if !oidc.insecure_allow_http && !is_confidential(url) {
+            let allowed = "an https:// URL, or insecureAllowHTTP: true for development";
+            errors.push(ConfigError::new(format!("{OIDC}.{key}"), format!("\"{url}\""), allowed));
+        }
+    }
+    if let Some(url) = jwks_url.filter(|url| url.contains('#')) {
+        let (at, found) = (format!("{OIDC}.jwksUrl"), format!("\"{url}\""));
+        errors.push(ConfigError::new(at, found, "a URL without fragment"));
+    }
+    let first = jwks_url.unwrap_or(&oidc.issuer);
+    if oidc.jwks_auth_token_path.is_some() && !is_confidential(first) {
+        let (at, found) = (format!("{OIDC}.jwksAuthTokenPath"), format!("a token for \"{first}\""));
+        let allowed = "an https:// issuer or jwksUrl, because others could read the token";
+        errors.push(ConfigError::new(at, found, allowed));
+    }
+}
+
+/// Reports settings that refer to another server for data of the embedded one.
+fn foreign_endpoints(oidc: &Oidc, errors: &mut Vec<ConfigError>) {
+    let keys = format!("{}/.well-known/jwks.json", oidc.issuer);
+    if let Some(url) = oidc.jwks_url.as_ref().filter(|url| url.as_str() != keys) {
+        let (at, found) = (format!("{OIDC}.jwksUrl"), format!("\"{}\"", url.as_str()));
+        let allowed = format!("\"{keys}\", or no URL: the keys of authServerConfig are used");
+        errors.push(ConfigError::new(at, found, allowed));
+    }
+    if let Some(url) = &oidc.introspection_url {
+        let (at, found) = (format!("{OIDC}.introspectionUrl"), format!("\"{}\"", url.as_str()));
+        let allowed = "no URL: tokens of authServerConfig are verified without introspection";
+        errors.push(ConfigError::new(at, found, allowed));
+    }
+}
+
+fn providers(auth_server: &AuthServer<SecretFile>, oidc: &Oidc, errors: &mut Vec<ConfigError>) {
+    let logins = auth_server.authorization_endpoint_base_url.as_ref();
+    let served = [
+        Some(auth_server.issuer.as_str()),
+        logins.map(Issuer::as_str),
+        Some(oidc.resource.as_deref().unwrap_or(&oidc.audience)),
+    ];
+    let served: Vec<_> = served.into_iter().flatten().filter_map(origin).collect();
+    for (index, Upstream { name: _, kind }) in auth_server.upstream_providers.iter().enumerate() {
+        let at = format!("authServer.upstreamProviders[{index}]");
+        let (at, callback) = match kind {
+            UpstreamKind::Oidc(oidc) => {
+                let at = format!("{at}.oidcConfig");
+                if !oidc.scopes.iter().any(|scope| scope == "openid") {
+                    let allowed = "scopes with openid, which an OpenID provider requires";
+                    errors.push(ConfigError::new(format!("{at}.scopes"), "no openid", allowed));
+                }
+                (at, oidc.redirect_uri.as_ref())
+            }
+            UpstreamKind::Oauth2(oauth2) => {
+                (format!("{at}.oauth2Config"), oauth2.redirect_uri.as_ref())
+            }
+        };
+        let Some(callback) = callback.map(ExactUrl::as_str) else { continue };
+        let found = origin(callback);
+        if found.as_ref().is_none_or(|origin| !served.contains(origin)) {
+            let allowed = format!("a URL on one of {}", served.join(", "));
+            let at = format!("{at}.redirectUri");
+            errors.push(ConfigError::new(at, format!("\"{callback}\""), allowed));
+        }
+    }
+}
+
+fn origin(url: &str) -> Option<String> {
+    Some(Url::parse(url).ok()?.origin().ascii_serialization())
+}
+
+/// Returns `true` if other machines cannot read a request to a URL.
+fn is_confidential(url: &str) -> bool {
+    let Ok(url) = Url::parse(url) else { return false };
+    let is_local = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    is_local || url.scheme() == "https"
+}
