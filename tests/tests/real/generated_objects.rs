@@ -9,8 +9,9 @@ use vmcp_tests::counterparts::{skipped, validate_manifests};
 const RELEASES: [&str; 2] = ["1.33", "1.37"];
 
 fn snapshots() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../operator/controller/tests/it/plan");
-    let files = ["snapshots", "embedding"].map(|name| fs::read_dir(folder.join(name)).unwrap());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../operator/controller/tests/it");
+    let folders = ["plan/snapshots", "plan/embedding", "command/rendered"];
+    let files = folders.map(|name| fs::read_dir(folder.join(name)).unwrap());
     files.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
 }
 

@@ -80,3 +80,17 @@ fn nothing_to_render_is_error() {
     assert!(output.stderr.contains("nothing to render"), "{}", output.stderr);
     assert_eq!(run(&["render", "-f", "-"], "").code, 2);
 }
+
+/// The file is also validated against the schemas of Kubernetes' releases.
+#[test]
+fn rendered_objects_are_those_of_file() {
+    let arguments = ["render", "--image=registry.example.com/vmcp:1.2.3", "-f", "-"];
+    let rendered = run(&arguments, &everything()).stdout;
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/command");
+    let file = folder.join("rendered/everything.yaml");
+    if std::env::var_os("VMCP_WRITE_SNAPSHOTS").is_some() {
+        std::fs::write(&file, &rendered).unwrap();
+    }
+    let run_this = "differs; run: VMCP_WRITE_SNAPSHOTS=1 cargo test -p vmcp-operator rendered";
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), rendered, "{} {run_this}", file.display());
+}
