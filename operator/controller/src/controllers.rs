@@ -11,12 +11,12 @@ use std::time::Duration;
 use kube::Client;
 
 use crate::apply::{Applier, ApplyError};
-use crate::environment::Environment;
 use crate::events::Recorder;
 use crate::key::{Kind, ObjectKey};
 use crate::settings::Settings;
 use crate::sources::Sources;
 use crate::stores::Stores;
+use vmcp_lease::Environment;
 
 /// Everything that reconciles use.
 pub(crate) struct Context {

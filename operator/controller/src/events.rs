@@ -7,9 +7,9 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use crate::apply::{hexadecimal, within};
-use crate::environment::Environment;
 use crate::key::Key;
 use crate::names::FIELD_MANAGER;
+use vmcp_lease::Environment;
 
 /// Maximum length of the note of an event, in bytes.
 const MAX_NOTE: usize = 1_024;

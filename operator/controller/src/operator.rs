@@ -8,13 +8,12 @@ use kube::Client;
 use tokio::net::TcpListener;
 
 use crate::controllers::Context;
-use crate::environment::Environment;
 use crate::health::Endpoints;
-use crate::leader_election::{Candidate, LostLeadership};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::stores::Stores;
 use crate::worker::work;
+use vmcp_lease::{Candidate, Environment, LostLeadership};
 
 /// Objects that are reconciled at a time.
 const CONCURRENCY: usize = 8;

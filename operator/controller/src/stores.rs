@@ -22,11 +22,11 @@ use vmcp_api::{
 use self::filler::Filler;
 pub(crate) use self::owned::{MANAGED_BY, Owned, Rollout};
 use crate::dependencies::{Dependencies, Topic};
-use crate::environment::Environment;
 use crate::key::{Key, Kind, ObjectKey};
 use crate::queue::Queue;
 use crate::store::{Change, Store, Versioned};
 use crate::watch::{Metadata, Whole, watch};
+use vmcp_lease::Environment;
 
 /// Objects that the operator watches.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::environment::Environment;
+use vmcp_lease::Environment;
 
 /// Objects of one page of a list.
 const PAGE: u32 = 500;

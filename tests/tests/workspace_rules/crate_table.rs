@@ -147,6 +147,11 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         AllowedDependencies::Only(&["vmcp-config", "vmcp-structural-schema"]),
     ),
     (
+        "vmcp-lease",
+        "operator/lease",
+        AllowedDependencies::Only(&["vmcp-structural-schema", "vmcp-kube-fixture"]),
+    ),
+    (
         "vmcp-operator",
         "operator/controller",
         AllowedDependencies::Only(&[
@@ -161,6 +166,7 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
             "vmcp-strategic-merge",
             "vmcp-kube-fixture",
             "vmcp-api",
+            "vmcp-lease",
         ]),
     ),
     (

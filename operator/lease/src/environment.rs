@@ -41,25 +41,30 @@ impl Environment {
         Self { now: Arc::new(now), random: Arc::new(random) }
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    /// Returns the time of day.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
         (self.now)()
     }
 
     /// Returns random bytes, suitable for keys.
-    pub(crate) fn random<const N: usize>(&self) -> [u8; N] {
+    #[must_use]
+    pub fn random<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
         (self.random)(&mut bytes);
         bytes
     }
 
     /// Returns a duration between `base` and 1.25 times of it, so that timers of several objects do not fall together.
-    pub(crate) fn jitter(&self, base: Duration) -> Duration {
+    #[must_use]
+    pub fn jitter(&self, base: Duration) -> Duration {
         let share = f64::from(u16::from_le_bytes(self.random())) / f64::from(u16::MAX);
         base + base.mul_f64(share / 4.0)
     }
 
     /// Returns the delay before attempt `failures + 1`: doubled with each failure, up to `longest`, with jitter.
-    pub(crate) fn backoff(&self, first: Duration, longest: Duration, failures: u32) -> Duration {
+    #[must_use]
+    pub fn backoff(&self, first: Duration, longest: Duration, failures: u32) -> Duration {
         let factor = 2_u32.saturating_pow(failures.saturating_sub(1));
         self.jitter(first.saturating_mul(factor).min(longest))
     }
