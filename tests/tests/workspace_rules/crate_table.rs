@@ -170,6 +170,17 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         ]),
     ),
     (
+        "vmcp-status-reporter",
+        "services/status-reporter",
+        AllowedDependencies::Only(&[
+            "vmcp-config",
+            "vmcp-structural-schema",
+            "vmcp-kube-fixture",
+            "vmcp-api",
+            "vmcp-lease",
+        ]),
+    ),
+    (
         "vmcp-discover",
         "services/discover",
         AllowedDependencies::Only(&[

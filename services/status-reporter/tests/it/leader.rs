@@ -1,0 +1,78 @@
+//! Several replicas.
+
+use vmcp_status_reporter::BackendStatus;
+
+use super::support::{Cluster, backend, show, view};
+
+#[tokio::test(start_paused = true)]
+async fn other_replica_takes_over_within_15_seconds() {
+    for offset in [0, 2, 4, 5] {
+        let cluster = Cluster::new();
+        let (ready, away) = (BackendStatus::Ready, BackendStatus::Unavailable);
+        let (first, second) = (view(&[backend("a", ready)]), view(&[backend("a", away)]));
+        let one = cluster.start("one", &first);
+        cluster.pass(1).await;
+        let two = cluster.start("two", &second);
+        cluster.pass(60 + offset).await;
+        assert_eq!(cluster.backends(), ["a ready"]);
+        assert!(!two.counts().is_leader);
+        let transition = cluster.condition("BackendsDiscovered").unwrap();
+        one.abort();
+        cluster.pass(15).await;
+        assert_eq!(
+            (cluster.holder(), cluster.backends()),
+            ("two".into(), vec!["a unavailable".into()])
+        );
+        assert!(two.counts().is_leader);
+        assert_eq!(cluster.condition("BackendsDiscovered").unwrap(), transition);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopped_replica_hands_over_soon() {
+    let cluster = Cluster::new();
+    let view = view(&[backend("a", BackendStatus::Ready)]);
+    let one = cluster.start("one", &view);
+    cluster.pass(1).await;
+    let _two = cluster.start("two", &view);
+    cluster.pass(60).await;
+    one.stop().await;
+    assert_eq!(cluster.holder(), "");
+    cluster.pass(6).await;
+    assert_eq!(cluster.holder(), "two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn diverging_replicas_do_not_flap() {
+    let cluster = Cluster::new();
+    let (ready, away) = (BackendStatus::Ready, BackendStatus::Unavailable);
+    let (first, second) = (view(&[backend("a", ready)]), view(&[backend("a", away)]));
+    let _one = cluster.start("one", &first);
+    cluster.pass(1).await;
+    let _two = cluster.start("two", &second);
+    cluster.pass(60).await;
+    cluster.take_writes();
+    let status = cluster.status();
+    for _ in 0..1_000 {
+        cluster.pass(30).await;
+        assert_eq!(cluster.status(), status);
+    }
+    assert_eq!(cluster.take_writes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn takeover_without_news_writes_nothing() {
+    let cluster = Cluster::new();
+    let view = view(&[backend("a", BackendStatus::Ready)]);
+    let one = cluster.start("one", &view);
+    cluster.pass(1).await;
+    let _two = cluster.start("two", &view);
+    cluster.pass(60).await;
+    cluster.take_writes();
+    one.abort();
+    cluster.pass(600).await;
+    assert_eq!((cluster.holder().as_str(), cluster.take_writes()), ("two", 0));
+    show(&view, &[backend("a", BackendStatus::Degraded)]);
+    cluster.pass(31).await;
+    assert_eq!(cluster.take_writes(), 1);
+}
