@@ -19,6 +19,7 @@ mod ownership;
 mod plan;
 mod program;
 mod refusals;
+mod roles;
 mod scale;
 mod secrets;
 mod start;

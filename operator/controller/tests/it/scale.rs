@@ -78,14 +78,7 @@ async fn wait_for_servers(cluster: &Cluster, count: usize) -> Duration {
     let deadline = begin + Duration::from_secs(60 + count as u64);
     let is_ready = |server: &Value| server["status"]["phase"] == "Ready";
     let pause = Duration::from_millis(if count > 100 { 500 } else { 20 });
-    while cluster
-        .server
-        .list("vmcp.dev", "virtualmcpservers")
-        .iter()
-        .filter(|one| is_ready(one))
-        .count()
-        < count
-    {
+    while cluster.server.count("vmcp.dev", "virtualmcpservers", is_ready) < count {
         assert!(Instant::now() < deadline, "all servers become ready");
         tokio::time::sleep(pause).await;
     }

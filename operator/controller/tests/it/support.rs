@@ -20,6 +20,8 @@ pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
     epoch: Instant,
     operator: Option<RunningOperator>,
+    /// API server as the operator reaches it.
+    operator_server: ApiServer,
 }
 
 /// Operator that runs.
@@ -40,7 +42,8 @@ impl Cluster {
         for file in std::fs::read_dir(folder).unwrap() {
             server.put_yaml(&std::fs::read_to_string(file.unwrap().path()).unwrap()).unwrap();
         }
-        Self { server, epoch, operator: None }
+        let operator_server = server.clone();
+        Self { server, epoch, operator: None, operator_server }
     }
 
     /// Creates a cluster with an operator and a ready group `tools`.
@@ -73,11 +76,16 @@ impl Cluster {
         let random = move |bytes: &mut [u8]| bytes.fill(counter.fetch_add(1, Ordering::Relaxed));
         let environment = Environment::new(move || now(epoch), random);
         let operator = options(Operator::new(Settings::new("example.com/vmcp:1"), environment));
-        let client = Client::new(self.server.clone(), "default");
+        let client = Client::new(self.operator_server.clone(), "default");
         let (stop, stopped) = oneshot::channel::<()>();
         let task =
             tokio::spawn(async move { operator.run(client, async { drop(stopped.await) }).await });
         self.operator = Some(RunningOperator { stop, task });
+    }
+
+    /// Gives the next operator the roles of a user alone.
+    pub(crate) fn run_as(&mut self, user: &str) {
+        self.operator_server = self.server.as_user(user);
     }
 
     /// Takes the operator, which goes on.

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Secret, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Resource;
 use serde_json::{Value, json};
@@ -64,13 +63,10 @@ pub(super) async fn write(
     applier.apply(owner, Desired::new(namespace, &peer_service)).await.map(drop)?;
     let mut notices = Vec::new();
     let service = Desired::new(namespace, &service);
-    keep(Kind::Service, &service);
-    keep(Kind::Service, &Desired::new(namespace, &peer_service));
     if applier.apply(owner, service).await? == Effect::Created {
         notices.push(Notice::normal("ServiceCreated", "the Service was created"));
     }
     let deployment = Desired::new(namespace, &deployment);
-    keep(Kind::Deployment, &deployment);
     match applier.apply(owner, deployment).await? {
         Effect::Created => {
             notices.push(Notice::normal("DeploymentCreated", "the Deployment was created"));
@@ -182,7 +178,7 @@ async fn fill_values(
     Ok(())
 }
 
-/// Deletes objects of the owner that are not planned any more. Secrets and the ConfigMap always are.
+/// Deletes objects of the owner that are not planned any more. All other kinds always are.
 async fn delete_unplanned(
     context: &Context,
     owner: &Owner,
@@ -191,9 +187,7 @@ async fn delete_unplanned(
     // A binding goes before what it binds.
     delete_kind::<RoleBinding>(context, owner, planned).await?;
     delete_kind::<Role>(context, owner, planned).await?;
-    delete_kind::<ServiceAccount>(context, owner, planned).await?;
-    delete_kind::<Service>(context, owner, planned).await?;
-    delete_kind::<Deployment>(context, owner, planned).await
+    delete_kind::<ServiceAccount>(context, owner, planned).await
 }
 
 async fn delete_kind<W>(

@@ -1,0 +1,141 @@
+//! The operator with its role alone: it has all permissions that the operator needs, and no other ones.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use vmcp_kube_fixture::Permission;
+
+use super::support::{Cluster, server};
+
+/// Namespace of the operator, which is none of those that it watches.
+const NAMESPACE: &str = "kube-system";
+
+/// Returns the objects of the manifest.
+fn manifest() -> Vec<Value> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/role.yaml");
+    serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Binds the roles of the manifest: in the whole cluster, or in the namespace `default` alone.
+fn bind(cluster: &Cluster, in_namespace: bool) {
+    for mut role in manifest() {
+        let kind = role["kind"].clone();
+        let is_cluster_role = kind == "ClusterRole";
+        let name = role["metadata"]["name"].clone();
+        let mut binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": "vmcp-operator", "namespace": NAMESPACE}],
+        });
+        if !is_cluster_role {
+            role["metadata"]["namespace"] = NAMESPACE.into();
+        } else if in_namespace {
+            binding["metadata"]["namespace"] = "default".into();
+        } else {
+            binding["kind"] = "ClusterRoleBinding".into();
+            binding["metadata"].as_object_mut().unwrap().remove("namespace");
+        }
+        cluster.server.put(&role).unwrap();
+        cluster.server.put(&binding).unwrap();
+    }
+}
+
+/// Starts an operator that has the roles of the manifest.
+async fn with_role(in_namespace: bool) -> Cluster {
+    let mut cluster = Cluster::new();
+    bind(&cluster, in_namespace);
+    cluster.run_as("system:serviceaccount:kube-system:vmcp-operator");
+    cluster.start_operator(|operator| {
+        let lease = vmcp_operator::LeaseName {
+            namespace: NAMESPACE.to_owned(),
+            name: "vmcp-operator-leader".to_owned(),
+        };
+        let operator = operator.leader_election(lease);
+        if in_namespace { operator.namespaces(vec!["default".to_owned()]) } else { operator }
+    });
+    cluster.settle().await;
+    cluster
+}
+
+/// Has the operator do all that it can do.
+async fn use_all(cluster: &mut Cluster) {
+    cluster.put_group();
+    cluster.put(json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "data": {"token": "YQ=="},
+    }));
+    cluster.put(json!({
+        "apiVersion": "vmcp.dev/v1beta1", "kind": "MCPServerEntry", "metadata": {"name": "entry"},
+        "spec": {
+            "remoteUrl": "https://one.example/mcp", "transport": "streamable-http", "groupRef": {"name": "tools"},
+            "headerForward": {"addHeadersFromSecret": [{"headerName": "x-a", "valueSecretRef": {"name": "token", "key": "token"}}]},
+        },
+    }));
+    // Discovers its backends.
+    cluster.put(server("a", |_| {}));
+    cluster.put(server("b", |spec| {
+        spec["outgoingAuth"] = json!({"source": "inline"});
+        spec["replicas"] = 1.into();
+    }));
+    cluster.put(json!({
+        "apiVersion": "vmcp.dev/v1beta1", "kind": "EmbeddingServer", "metadata": {"name": "embed"}, "spec": {},
+    }));
+    cluster.settle().await;
+    // An autoscaler takes the replicas over, and the account is another one.
+    cluster.put(server("b", |spec| {
+        spec["outgoingAuth"] = json!({"source": "inline"});
+        spec["serviceAccount"] = "mine".into();
+    }));
+    cluster.settle().await;
+    assert_eq!(cluster.reason("a", "ObjectsApplied"), "ObjectsApplied");
+    assert_eq!(cluster.reason("b", "ObjectsApplied"), "ObjectsApplied");
+    assert!(cluster.find("ServiceAccount", "b-vmcp").is_none());
+    cluster.delete("VirtualMCPServer", "a").await;
+    cluster.settle().await;
+    cluster.stop().await;
+}
+
+fn lines(permissions: &BTreeSet<Permission>) -> Vec<String> {
+    let line = |one: &Permission| format!("{} {}.{}", one.verb, one.resource, one.group);
+    permissions.iter().map(line).collect()
+}
+
+/// Checks that no request was forbidden, and that all permissions were needed.
+async fn check(in_namespace: bool) {
+    let mut cluster = with_role(in_namespace).await;
+    use_all(&mut cluster).await;
+    let requests = cluster.server.requests();
+    let forbidden: BTreeSet<_> = requests
+        .iter()
+        .filter(|request| request.status == 403)
+        .map(|request| (&request.verb, &request.resource, &request.subresource))
+        .collect();
+    assert_eq!(forbidden, BTreeSet::new(), "the role allows all requests");
+    let user = "system:serviceaccount:kube-system:vmcp-operator";
+    let needed = cluster.server.used_permissions(user);
+    let all = cluster.server.permissions(user);
+    let unused: BTreeSet<_> = all.difference(&needed).cloned().collect();
+    assert_eq!(lines(&unused), [""; 0], "the role has no other permission");
+}
+
+#[tokio::test(start_paused = true)]
+async fn role_for_cluster_is_least() {
+    check(false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn role_for_namespace_is_least() {
+    check(true).await;
+}
+
+#[test]
+fn role_has_no_wildcard() {
+    for role in manifest() {
+        for rule in role["rules"].as_array().unwrap() {
+            for field in ["apiGroups", "resources", "verbs"] {
+                let texts = rule[field].as_array().unwrap();
+                assert!(texts.iter().all(|text| text != "*"), "{rule}");
+            }
+        }
+    }
+}
