@@ -21,7 +21,10 @@ pub(crate) async fn start(cluster: &Cluster, name: &str) -> Program {
     let address = cluster.server.serve().await.unwrap();
     let config = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&config, kubeconfig(address)).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_vmcp-operator"))
+    // A measurement names a release build.
+    let binary = std::env::var_os("VMCP_OPERATOR_BINARY");
+    let binary = binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_vmcp-operator").into());
+    let mut child = Command::new(binary)
         .args(["run", "--image=example.com/vmcp:1", "--listen=127.0.0.1:0", "--leader-elect"])
         .env("KUBECONFIG", &config)
         .env("POD_NAMESPACE", "default")
