@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vmcp_kube_fixture::{Fault, FaultRule};
 
+use super::changes::Change;
 use super::support::{Cluster, server};
 
 /// Returns all objects that the operator makes, without what differs between two runs.
@@ -15,11 +16,14 @@ fn state(cluster: &Cluster) -> Vec<Value> {
         ("", "services"),
         ("", "serviceaccounts"),
         ("apps", "deployments"),
+        ("apps", "statefulsets"),
         ("rbac.authorization.k8s.io", "roles"),
         ("rbac.authorization.k8s.io", "rolebindings"),
         ("coordination.k8s.io", "leases"),
         ("vmcp.dev", "virtualmcpservers"),
         ("vmcp.dev", "mcpgroups"),
+        ("vmcp.dev", "mcpserverentries"),
+        ("vmcp.dev", "embeddingservers"),
     ];
     let objects = resources.iter().flat_map(|(group, plural)| cluster.server.list(group, plural));
     objects.map(normalized).collect()
@@ -52,43 +56,70 @@ async fn undisturbed() -> Vec<Value> {
     state(&Cluster::with_server().await)
 }
 
+/// Most writes after a change. A test that meets more of them never reaches the last one.
+const MAX_WRITES: usize = 60;
+
+/// Returns the state after a change that nothing disturbs.
+async fn state_after(change: Change) -> Vec<Value> {
+    let cluster = change.cluster().await;
+    change.make(&cluster).await;
+    cluster.settle().await;
+    assert_ne!(cluster.take_writes(), [""; 0], "{change:?} makes the operator write");
+    state(&cluster)
+}
+
+/// Returns the data of the keys that replicas share, by the name of the Secret.
+fn rings(cluster: &Cluster) -> Vec<(&'static str, Value)> {
+    let names = ["a-vmcp-seal", "b-vmcp-seal"];
+    let found = names.map(|name| Some((name, cluster.find("Secret", name)?["data"].clone())));
+    found.into_iter().flatten().collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn operator_killed_between_writes_recovers() {
-    let expected = undisturbed().await;
-    for count in 0.. {
-        assert!(count < 30, "the last write is never reached");
-        let mut cluster = Cluster::running().await;
-        cluster.server.disturb(FaultRule::new(Fault::Kill).on_writes().after(count));
-        cluster.put(server("a", |_| {}));
-        cluster.settle().await;
-        cluster.kill();
-        let is_over = cluster
-            .server
-            .requests()
-            .iter()
-            .all(|request| !(request.is_write() && request.status == 0));
-        let ring = cluster.find("Secret", "a-vmcp-seal").map(|secret| secret["data"].clone());
-        cluster.server.revive();
-        cluster.start().await;
-        assert_eq!(state(&cluster), expected, "after {count} writes");
-        if let Some(ring) = ring {
-            assert_eq!(cluster.get("Secret", "a-vmcp-seal")["data"], ring);
-        }
-        if is_over {
-            break;
+    for change in Change::ALL {
+        let expected = state_after(change).await;
+        for count in 0.. {
+            assert!(count < MAX_WRITES, "{change:?}: the last write is never reached");
+            let mut cluster = change.cluster().await;
+            // The fault meets the operator alone, not the change.
+            change.make(&cluster).await;
+            cluster.server.disturb(FaultRule::new(Fault::Kill).on_writes().after(count));
+            cluster.settle().await;
+            cluster.kill();
+            let is_killed =
+                cluster.server.requests().iter().any(|one| one.is_write() && one.status == 0);
+            let rings = rings(&cluster);
+            cluster.server.revive();
+            cluster.start().await;
+            assert_eq!(state(&cluster), expected, "{change:?}, after {count} writes");
+            for (name, data) in rings {
+                let kept = cluster.find("Secret", name).is_none_or(|one| one["data"] == data);
+                assert!(kept, "{change:?}, after {count} writes: {name}");
+            }
+            if !is_killed {
+                break;
+            }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn conflict_on_each_write_is_repeated() {
-    let expected = undisturbed().await;
-    for count in 0..12 {
-        let cluster = Cluster::running().await;
-        cluster.server.disturb(FaultRule::new(Fault::Conflict).on_writes().after(count).times(2));
-        cluster.put(server("a", |_| {}));
-        cluster.settle().await;
-        assert_eq!(state(&cluster), expected, "after {count} writes");
+    for change in Change::ALL {
+        let expected = state_after(change).await;
+        for count in 0.. {
+            assert!(count < MAX_WRITES, "{change:?}: the last write is never reached");
+            let cluster = change.cluster().await;
+            let rule = FaultRule::new(Fault::Conflict).on_writes().after(count).times(2);
+            change.make(&cluster).await;
+            cluster.server.disturb(rule);
+            cluster.settle().await;
+            assert_eq!(state(&cluster), expected, "{change:?}, after {count} writes");
+            if cluster.server.requests().iter().all(|one| one.status != 409) {
+                break;
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 )]
 
 mod bad_input;
+mod changes;
 mod command;
 mod conditions;
 mod embedding_server;

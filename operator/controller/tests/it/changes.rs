@@ -1,0 +1,104 @@
+//! Changes of a cluster, to each of which the operator answers with writes.
+
+use serde_json::{Value, json};
+
+use super::support::{Cluster, server};
+
+/// Change of a cluster that has a group with the entry `weather`, its Secret, and the servers `a` and `b`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// The first server, in a cluster without any.
+    FirstServer,
+    /// Backends from discovery, which changes ConfigMap, Role and pods.
+    Discovery,
+    Replicas,
+    /// A ServiceAccount of the user, which replaces the one of the operator.
+    ServiceAccount,
+    SecretRotation,
+    NewMember,
+    EmbeddingServer,
+    Deletion,
+}
+
+// === impl Change ===
+
+impl Change {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::FirstServer,
+        Self::Discovery,
+        Self::Replicas,
+        Self::ServiceAccount,
+        Self::SecretRotation,
+        Self::NewMember,
+        Self::EmbeddingServer,
+        Self::Deletion,
+    ];
+
+    /// Creates the cluster before the change, with an operator that has nothing left to write.
+    pub(crate) async fn cluster(self) -> Cluster {
+        let cluster = Cluster::running().await;
+        put_auth_config(&cluster);
+        put_secret(&cluster, "b2xk");
+        put_entry(&cluster, "weather");
+        if !matches!(self, Self::FirstServer) {
+            put_server(&cluster, "a", |_| {});
+            put_server(&cluster, "b", |_| {});
+        }
+        cluster.settle().await;
+        cluster.take_writes();
+        cluster
+    }
+
+    pub(crate) async fn make(self, cluster: &Cluster) {
+        match self {
+            Self::FirstServer => put_server(cluster, "a", |_| {}),
+            Self::Discovery => put_server(cluster, "a", |spec| {
+                spec["outgoingAuth"]["source"] = "discovered".into();
+            }),
+            Self::Replicas => put_server(cluster, "a", |spec| spec["replicas"] = 3.into()),
+            Self::ServiceAccount => {
+                put_server(cluster, "a", |spec| spec["serviceAccount"] = "mine".into());
+            }
+            Self::SecretRotation => put_secret(cluster, "bmV3"),
+            Self::NewMember => put_entry(cluster, "traffic"),
+            Self::EmbeddingServer => cluster.put(json!({
+                "apiVersion": "vmcp.dev/v1beta1", "kind": "EmbeddingServer", "metadata": {"name": "embed"},
+                "spec": {},
+            })),
+            Self::Deletion => cluster.delete("VirtualMCPServer", "a").await,
+        }
+    }
+}
+
+fn put_auth_config(cluster: &Cluster) {
+    cluster.put(json!({
+        "apiVersion": "vmcp.dev/v1beta1", "kind": "MCPExternalAuthConfig", "metadata": {"name": "key"},
+        "spec": {"type": "headerInjection", "headerInjection": {
+            "headerName": "X-Key", "valueSecretRef": {"name": "credentials", "key": "token"},
+        }},
+    }));
+}
+
+fn put_secret(cluster: &Cluster, token: &str) {
+    cluster.put(json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "credentials"}, "data": {"token": token},
+    }));
+}
+
+fn put_entry(cluster: &Cluster, name: &str) {
+    cluster.put(json!({
+        "apiVersion": "vmcp.dev/v1beta1", "kind": "MCPServerEntry", "metadata": {"name": name},
+        "spec": {
+            "remoteUrl": format!("https://{name}.example/mcp"), "transport": "streamable-http",
+            "groupRef": {"name": "tools"}, "externalAuthConfigRef": {"name": "key"},
+        },
+    }));
+}
+
+fn put_server(cluster: &Cluster, name: &str, change: impl FnOnce(&mut Value)) {
+    cluster.put(server(name, |spec| {
+        spec["outgoingAuth"] = json!({"source": "inline", "default": {"type": "discovered"}});
+        spec["replicas"] = 1.into();
+        change(spec);
+    }));
+}
