@@ -13,7 +13,7 @@ use std::{
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full};
 use tower_service::Service;
-use url::{Host, Url};
+use url::Url;
 use vmcp_core::{Body, BoxError};
 
 use crate::{
@@ -142,12 +142,7 @@ impl FetchPolicy {
 
     /// Returns the addresses that are allowed for `origin`.
     fn address_policy(&self, origin: &Origin) -> Result<AddressPolicy, FetchError> {
-        let loopback = match origin.host() {
-            Host::Domain(name) => name == "localhost",
-            Host::Ipv4(v4) => v4.is_loopback(),
-            Host::Ipv6(v6) => v6.is_loopback(),
-        };
-        let excepted = loopback && self.addresses == FetchAddresses::PublicOrLoopback;
+        let excepted = origin.is_loopback() && self.addresses == FetchAddresses::PublicOrLoopback;
         if !(origin.is_secure() || self.http || excepted) {
             return Err(FetchError::Insecure { origin: origin.clone() });
         }

@@ -60,6 +60,21 @@ impl Origin {
         self.secure
     }
 
+    /// Returns whether other machines cannot read requests: they use TLS, or stay on this machine.
+    #[must_use]
+    pub fn is_confidential(&self) -> bool {
+        self.secure || self.is_loopback()
+    }
+
+    /// Returns whether the host is this machine: `localhost` or a loopback address.
+    pub(crate) fn is_loopback(&self) -> bool {
+        match &self.host {
+            Host::Domain(name) => name == "localhost",
+            Host::Ipv4(v4) => v4.is_loopback(),
+            Host::Ipv6(v6) => v6.is_loopback(),
+        }
+    }
+
     /// Returns the host: a name or an address.
     #[must_use]
     pub fn host(&self) -> &Host {

@@ -157,6 +157,8 @@ pub(crate) const CRATES: &[(&str, &str, AllowedDependencies)] = &[
         AllowedDependencies::Only(&[
             "vmcp-aws-sts",
             "vmcp-config",
+            "vmcp-egress",
+            "vmcp-telemetry-export",
             "vmcp-header-injection",
             "vmcp-oauth-client",
             "vmcp-cedar",

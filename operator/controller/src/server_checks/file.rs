@@ -1,11 +1,13 @@
 //! Whole configuration: URLs of issuers, headers of backends, and the embedded authorization server.
 
-use url::{Host, Url};
+use url::Url;
 use vmcp_config::auth_server::{Upstream, UpstreamKind};
 use vmcp_config::{
     AuthServer, Backend, ConfigError, ExactUrl, File, IncomingMethod, Issuer, Oidc, SecretFile,
     Telemetry,
 };
+use vmcp_egress::{FetchPolicy, Origin};
+use vmcp_telemetry_export::Endpoint;
 
 use super::credentials::header;
 
@@ -37,37 +39,34 @@ fn headers(backends: &[Backend], errors: &mut Vec<ConfigError>) {
     }
 }
 
-/// Returns the error of the collector's address: a URL, or `host:port`.
+/// Returns the error of the collector's address.
 fn collector(telemetry: &Telemetry) -> Option<ConfigError> {
-    let endpoint = telemetry.endpoint.as_deref()?;
-    let (scheme, _) = endpoint.split_once("://")?;
-    let has_host = Url::parse(endpoint).is_ok_and(|url| url.has_host());
-    let allowed = match scheme {
-        "https" if has_host => return None,
-        "http" if has_host && telemetry.insecure => return None,
-        "http" if has_host => "an http URL with insecure: true",
-        _ => "the URL of a collector: http(s)://host:port, or host:port",
-    };
-    Some(ConfigError::new("telemetry.endpoint", format!("\"{endpoint}\""), allowed))
+    let address = telemetry.endpoint.as_deref()?;
+    let error = Endpoint::new(address, telemetry.insecure).err()?;
+    let found = format!("\"{address}\"");
+    Some(ConfigError::new("telemetry.endpoint", found, format!("another address ({error})")))
 }
 
 /// Reports URLs whose answers others could forge.
 fn issuer_urls(oidc: &Oidc, errors: &mut Vec<ConfigError>) {
-    let jwks_url = oidc.jwks_url.as_ref().map(Url::as_str);
-    let introspection_url = oidc.introspection_url.as_ref().map(Url::as_str);
-    for (key, url) in [("jwksUrl", jwks_url), ("introspectionUrl", introspection_url)] {
+    let mut policy = FetchPolicy::configured();
+    policy.http = oidc.insecure_allow_http;
+    for (key, url) in [("jwksUrl", &oidc.jwks_url), ("introspectionUrl", &oidc.introspection_url)] {
         let Some(url) = url else { continue };
-        if !oidc.insecure_allow_http && !is_confidential(url) {
+        if policy.check(url).is_err() {
             let allowed = "an https:// URL, or insecureAllowHTTP: true for development";
             errors.push(ConfigError::new(format!("{OIDC}.{key}"), format!("\"{url}\""), allowed));
         }
     }
+    let jwks_url = oidc.jwks_url.as_ref().map(Url::as_str);
     if let Some(url) = jwks_url.filter(|url| url.contains('#')) {
         let (at, found) = (format!("{OIDC}.jwksUrl"), format!("\"{url}\""));
         errors.push(ConfigError::new(at, found, "a URL without fragment"));
     }
     let first = jwks_url.unwrap_or(&oidc.issuer);
-    if oidc.jwks_auth_token_path.is_some() && !is_confidential(first) {
+    let is_confidential =
+        Url::parse(first).is_ok_and(|url| Origin::of(&url).is_ok_and(|one| one.is_confidential()));
+    if oidc.jwks_auth_token_path.is_some() && !is_confidential {
         let (at, found) = (format!("{OIDC}.jwksAuthTokenPath"), format!("a token for \"{first}\""));
         let allowed = "an https:// issuer or jwksUrl, because others could read the token";
         errors.push(ConfigError::new(at, found, allowed));
@@ -124,16 +123,4 @@ fn providers(auth_server: &AuthServer<SecretFile>, oidc: &Oidc, errors: &mut Vec
 
 fn origin(url: &str) -> Option<String> {
     Some(Url::parse(url).ok()?.origin().ascii_serialization())
-}
-
-/// Returns `true` if other machines cannot read a request to a URL.
-fn is_confidential(url: &str) -> bool {
-    let Ok(url) = Url::parse(url) else { return false };
-    let is_local = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    is_local || url.scheme() == "https"
 }

@@ -313,6 +313,14 @@ fn of_sections() -> Vec<Refusal> {
             ("telemetry.endpoint", "spec.config.telemetry.endpoint"),
         ),
         section(
+            "telemetry: {endpoint: 'https://o.example.com:1', insecure: true, tracingEnabled: true}",
+            ("telemetry.endpoint", "spec.config.telemetry.endpoint"),
+        ),
+        section(
+            "telemetry: {endpoint: 'https://user@o.example.com:1', tracingEnabled: true}",
+            ("telemetry.endpoint", "spec.config.telemetry.endpoint"),
+        ),
+        section(
             "audit: {enabled: true, logFile: /absent/audit.log}",
             ("audit.logFile", "spec.config.audit.logFile"),
         ),

@@ -4,12 +4,13 @@ use std::hash::{DefaultHasher, Hash};
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 
+use http::Request;
 use http::header::{AUTHORIZATION, HeaderValue};
-use http::{Request, Uri};
 use tower_service::Service;
+use url::Url;
 use vmcp_config::{ConfigError, FilePath, Oidc};
 use vmcp_core::{Body, BoxError};
-use vmcp_egress::{Egress, FetchAddresses, FetchFuture, FetchPolicy, Fetcher};
+use vmcp_egress::{Egress, FetchAddresses, FetchFuture, FetchPolicy, Fetcher, Origin};
 
 use super::super::secret_files;
 
@@ -100,7 +101,7 @@ fn token_error(at: &str, path: &Path, oidc: &Oidc) -> Option<ConfigError> {
         return Some(ConfigError::new(at, found, "a readable file with a token"));
     }
     let url = oidc.jwks_url.as_ref().map_or(&*oidc.issuer, |url| url.as_str());
-    if url.parse().is_ok_and(|uri| is_confidential(&uri)) {
+    if is_confidential(url) {
         return None;
     }
     let allowed = "an https:// issuer or jwksUrl, because others could read the token";
@@ -131,7 +132,7 @@ impl Service<Request<Body>> for TokenClient {
 
     fn call(&mut self, mut request: Request<Body>) -> FetchFuture {
         let Self { fetcher, token } = self.clone();
-        let Some(path) = token.filter(|_| is_confidential(request.uri())) else {
+        let Some(path) = token.filter(|_| is_confidential(&request.uri().to_string())) else {
             return Box::pin(async move { fetcher.fetch(request).await });
         };
         Box::pin(async move {
@@ -143,11 +144,9 @@ impl Service<Request<Body>> for TokenClient {
     }
 }
 
-/// Returns `true` if other machines cannot read a request to `uri`.
-fn is_confidential(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let is_loopback = host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-    uri.scheme_str() == Some("https") || host == "localhost" || is_loopback
+/// Returns whether other machines cannot read a request to `url`.
+fn is_confidential(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| Origin::of(&url).is_ok_and(|origin| origin.is_confidential()))
 }
 
 /// Returns the value of the header with the token in the file at `path`.
@@ -195,7 +194,7 @@ mod tests {
             ("http://kubernetes.default.svc/", false),
             ("http://localhost.test/", false),
         ] {
-            assert_eq!(is_confidential(&uri.parse().unwrap()), expected, "{uri}");
+            assert_eq!(is_confidential(uri), expected, "{uri}");
         }
     }
 }
