@@ -3,12 +3,12 @@
 mod coverage;
 mod error;
 mod hash;
+mod owner;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
 };
@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 pub(crate) use self::error::ApplyError;
 pub(crate) use self::hash::{hash, hexadecimal};
+pub(crate) use self::owner::Owner;
 use crate::key::{Key, Kind, ObjectKey};
 use crate::names::{APPLIED_HASH, FIELD_MANAGER, REPLICAS_MANAGER, SERVER_GENERATION};
 use crate::store::Versioned;
@@ -32,14 +33,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Applier {
     client: Client,
     stores: Arc<Stores>,
-}
-
-/// Owner of generated objects.
-#[derive(Clone, Debug)]
-pub(crate) struct Owner {
-    pub(crate) object: ObjectKey,
-    pub(crate) reference: OwnerReference,
-    pub(crate) generation: i64,
 }
 
 /// Generated object.

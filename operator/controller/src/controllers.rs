@@ -4,6 +4,7 @@ mod embedding_server;
 mod mcp_group;
 mod mcp_server_entry;
 pub(crate) mod virtual_mcp_server;
+mod write_outcome;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,6 +16,7 @@ mod objects;
 mod owned;
 mod pod;
 mod pod_patch;
+mod pod_security;
 mod pod_template;
 mod secret;
 mod service;

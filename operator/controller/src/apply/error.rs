@@ -1,6 +1,6 @@
 //! Failures of writes.
 
-use crate::key::Key;
+use crate::key::{Key, ObjectKey};
 
 /// Failure of a write to an object.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +11,9 @@ pub(crate) enum ApplyError {
     /// The API server refused the object. Another attempt has the same result until something changes.
     #[error("the API server refused {kind} {key}: {message}")]
     Refused { kind: String, key: Key, message: String },
+    /// The owner lacks what the API server gives to each stored object.
+    #[error("{owner} has no name, uid or generation: the API server did not store it")]
+    IncompleteOwner { owner: ObjectKey },
     /// Another attempt may succeed.
     #[error("failed to write {kind} {key}: {source}")]
     Request { kind: String, key: Key, source: kube::Error },
@@ -39,7 +42,7 @@ impl ApplyError {
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Self::Foreign { .. } | Self::Refused { .. } => true,
-            Self::Request { .. } | Self::Timeout { .. } => false,
+            Self::IncompleteOwner { .. } | Self::Request { .. } | Self::Timeout { .. } => false,
         }
     }
 }

@@ -7,13 +7,13 @@ use kube::Resource;
 use vmcp_api::condition::{ConditionReason, ConditionStatus};
 use vmcp_api::conversion::ConditionUpdate;
 use vmcp_api::names::{embedding_set_name, embedding_url};
-use vmcp_api::virtual_mcp_server::ObjectsApplied;
 use vmcp_api::{
     EmbeddingPhase, EmbeddingPodTemplate, EmbeddingReady, EmbeddingServer, EmbeddingServerStatus,
     EmbeddingToken, EmbeddingValid,
 };
 
-use super::{Context, REFUSED_INTERVAL, RESYNC_INTERVAL};
+use super::write_outcome::WriteOutcome;
+use super::{Context, RESYNC_INTERVAL};
 use crate::apply::{ApplyError, Desired, Effect, Owner};
 use crate::conditions::{Conditions, Transition};
 use crate::events::Notice;
@@ -53,7 +53,12 @@ pub(super) async fn reconcile(
             outcome.updates.extend(valid(&server));
             // Boxed: it holds the objects of the plan, which are large.
             let written = Box::pin(write(context, &server, target, plan)).await;
-            delay = record_writes(&mut outcome, written)?;
+            let WriteOutcome { notices, condition, refusal, delay: due } =
+                WriteOutcome::of(written)?;
+            outcome.notices = notices;
+            outcome.updates.push(condition);
+            outcome.obstacle = refusal;
+            delay = due;
         }
         Err(error) => {
             let update = if error.is_of_pod_template() {
@@ -106,11 +111,7 @@ async fn write(
     plan: EmbeddingPlan,
 ) -> Result<Vec<Notice>, ApplyError> {
     let EmbeddingPlan { stateful_set, service } = plan;
-    let owner = Owner {
-        object: target.clone(),
-        reference: server.controller_owner_ref(&()).unwrap_or_default(),
-        generation: server.metadata.generation.unwrap_or(0),
-    };
+    let owner = Owner::of(target, server)?;
     let namespace = &target.key.namespace;
     let mut notices = Vec::new();
     // The StatefulSet names the Service.
@@ -127,31 +128,6 @@ async fn write(
         Effect::Unchanged => {}
     }
     Ok(notices)
-}
-
-/// Records the result of the writes, and returns the time until the server is due again. A failure that may pass is an error.
-fn record_writes(
-    outcome: &mut Outcome,
-    written: Result<Vec<Notice>, ApplyError>,
-) -> Result<Duration, ApplyError> {
-    match written {
-        Ok(notices) => {
-            outcome.notices = notices;
-            let message = "the generated objects exist";
-            outcome.updates.push(ConditionUpdate::new(ObjectsApplied::Applied, message));
-            Ok(RESYNC_INTERVAL)
-        }
-        Err(error) if error.is_lasting() => {
-            let reason = match error {
-                ApplyError::Foreign { .. } => ObjectsApplied::ForeignOwner,
-                _ => ObjectsApplied::Refused,
-            };
-            outcome.updates.push(ConditionUpdate::new(reason, error.to_string()));
-            outcome.obstacle = Some(error.to_string());
-            Ok(REFUSED_INTERVAL)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Returns phase and message. Replicas of an earlier generation serve until those of this one replace them.

@@ -9,19 +9,19 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Resource;
 use serde::Serialize;
 use vmcp_api::VirtualMCPServer;
 use vmcp_api::conversion::{ConditionUpdate, Conversion, ConversionError, convert};
 use vmcp_api::names::{config_map_name, deployment_name, service_url};
-use vmcp_api::virtual_mcp_server::{ObjectsApplied, Phase, PodTemplateSpecValid, ServerValid};
+use vmcp_api::virtual_mcp_server::{Phase, PodTemplateSpecValid, ServerValid};
 
 use self::report::{Outcome, report};
 use self::resolve::{Resolved, resolve};
 pub(crate) use self::resolve::{Resources, resources};
 pub(crate) use self::uniqueness::conditions as uniqueness_conditions;
 use self::write::write;
-use super::{Context, REFUSED_INTERVAL, RESYNC_INTERVAL};
+use super::write_outcome::WriteOutcome;
+use super::{Context, RESYNC_INTERVAL};
 use crate::apply::{ApplyError, Owner, hash};
 use crate::conditions::joined;
 use crate::events::Notice;
@@ -57,11 +57,16 @@ pub(crate) async fn reconcile(
     let mut delay = RESYNC_INTERVAL;
     match prepare(context, &server, &resolved, &mut outcome) {
         Some((conversion, plan)) => {
-            let owner = owner(&server, target);
+            let owner = Owner::of(target, &*server)?;
             let written = write(context, &owner, plan, &conversion, &resolved.digests);
             // Boxed: it holds the objects of the plan, which are large.
             let written = Box::pin(written).await;
-            delay = record_writes(&mut outcome, written)?;
+            let WriteOutcome { notices, condition, refusal, delay: due } =
+                WriteOutcome::of(written)?;
+            outcome.notices = notices;
+            outcome.updates.push(condition);
+            outcome.blocked = refusal.map(|message| (Phase::Failed, message));
+            delay = due;
         }
         None => explain_running(context, &server, &mut outcome),
     }
@@ -159,39 +164,6 @@ fn explain_running(context: &Context, server: &VirtualMCPServer, outcome: &mut O
         if update.type_ == <ServerValid as vmcp_api::condition::ConditionReason>::TYPE {
             update.message.push_str(&note);
         }
-    }
-}
-
-/// Records the result of the writes, and returns the time until the server is due again. A failure that may pass is an error.
-fn record_writes(
-    outcome: &mut Outcome,
-    written: Result<Vec<Notice>, ApplyError>,
-) -> Result<Duration, ApplyError> {
-    match written {
-        Ok(notices) => {
-            outcome.notices = notices;
-            let message = "the generated objects exist";
-            outcome.updates.push(ConditionUpdate::new(ObjectsApplied::Applied, message));
-            Ok(RESYNC_INTERVAL)
-        }
-        Err(error) if error.is_lasting() => {
-            let reason = match error {
-                ApplyError::Foreign { .. } => ObjectsApplied::ForeignOwner,
-                _ => ObjectsApplied::Refused,
-            };
-            outcome.updates.push(ConditionUpdate::new(reason, error.to_string()));
-            outcome.blocked = Some((Phase::Failed, error.to_string()));
-            Ok(REFUSED_INTERVAL)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn owner(server: &VirtualMCPServer, target: &ObjectKey) -> Owner {
-    Owner {
-        object: target.clone(),
-        reference: server.controller_owner_ref(&()).unwrap_or_default(),
-        generation: server.metadata.generation.unwrap_or(0),
     }
 }
 

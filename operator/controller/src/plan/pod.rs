@@ -3,21 +3,19 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{
-        LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile,
-    },
+    api::core::v1::{LocalObjectReference, PodSpec, PodTemplateSpec},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use vmcp_api::{conversion::Conversion, names::account_name};
 
-use super::{container::container, metadata::Owner, shutdown::Shutdown, volumes::volumes};
+use super::{
+    container::container, metadata::Owner, pod_security::pod_security_context, shutdown::Shutdown,
+    volumes::volumes,
+};
 use crate::Settings;
 
 /// Annotation of pods with the digest of the configuration: another configuration rolls the pods.
 pub const CHECKSUM: &str = "vmcp.dev/config-checksum";
-
-/// User and group of the server, except on OpenShift.
-const USER: i64 = 1000;
 
 /// Plans the template.
 pub(super) fn pod_template(
@@ -38,7 +36,7 @@ pub(super) fn pod_template(
             image_pull_secrets: pull_secrets(owner, settings),
             containers: vec![container(owner, conversion, shutdown, settings)],
             volumes: Some(volumes(owner)),
-            security_context: Some(security_context(settings)),
+            security_context: Some(pod_security_context(settings)),
             // Variables of other Services could be taken for options of the server.
             enable_service_links: Some(false),
             termination_grace_period_seconds: Some(shutdown.grace),
@@ -69,20 +67,4 @@ fn pull_secrets(owner: Owner<'_>, settings: &Settings) -> Option<Vec<LocalObject
     let references: Vec<_> =
         names.into_iter().map(|name| LocalObjectReference { name: name.to_owned() }).collect();
     (!references.is_empty()).then_some(references)
-}
-
-fn security_context(settings: &Settings) -> PodSecurityContext {
-    // OpenShift assigns the user and the groups, and refuses others.
-    let user = (!settings.is_openshift).then_some(USER);
-    PodSecurityContext {
-        run_as_non_root: Some(true),
-        run_as_user: user,
-        run_as_group: user,
-        fs_group: user,
-        seccomp_profile: Some(SeccompProfile {
-            type_: "RuntimeDefault".to_owned(),
-            ..SeccompProfile::default()
-        }),
-        ..PodSecurityContext::default()
-    }
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::{
     api::core::v1::{
         EmptyDirVolumeSource, LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec,
-        SeccompProfile, Volume,
+        Volume,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -19,12 +19,10 @@ use crate::{
     plan::{
         error::PlanError,
         pod_patch::{PodPatch, check_restarts},
+        pod_security::pod_security_context,
         pod_template::merge,
     },
 };
-
-/// User and group of the server, except on OpenShift.
-const USER: i64 = 1000;
 
 /// Plans the template.
 ///
@@ -104,19 +102,9 @@ fn volumes(server: &EmbeddingServer) -> Vec<Volume> {
 }
 
 fn security_context(settings: &Settings) -> PodSecurityContext {
-    // OpenShift assigns the user and the groups, and refuses others.
-    let user = (!settings.is_openshift).then_some(USER);
     PodSecurityContext {
-        run_as_non_root: Some(true),
-        run_as_user: user,
-        run_as_group: user,
-        fs_group: user,
         // A model has many files, whose owner is right after the first start.
         fs_group_change_policy: Some("OnRootMismatch".to_owned()),
-        seccomp_profile: Some(SeccompProfile {
-            type_: "RuntimeDefault".to_owned(),
-            ..SeccompProfile::default()
-        }),
-        ..PodSecurityContext::default()
+        ..pod_security_context(settings)
     }
 }
