@@ -53,36 +53,6 @@ fn with_template(template: &Value) -> Result<Plan, PlanError> {
     plan(&server, &conversion(CONFIGURATION), &settings())
 }
 
-/// Returns all objects of a plan, in the order in which they are applied.
-fn objects(plan: &Plan) -> Vec<Value> {
-    let Plan {
-        access,
-        seal_secret,
-        owned_secret,
-        config_map,
-        deployment,
-        service,
-        peer_service,
-        status_lease,
-    } = plan;
-    let mut objects = Vec::new();
-    if let Some(access) = access {
-        objects.push(serde_json::to_value(&access.service_account).unwrap());
-        objects.push(serde_json::to_value(&access.role).unwrap());
-        objects.push(serde_json::to_value(&access.role_binding).unwrap());
-    }
-    objects.extend([
-        serde_json::to_value(seal_secret).unwrap(),
-        serde_json::to_value(owned_secret).unwrap(),
-        serde_json::to_value(config_map).unwrap(),
-        serde_json::to_value(status_lease).unwrap(),
-        serde_json::to_value(deployment).unwrap(),
-        serde_json::to_value(service).unwrap(),
-        serde_json::to_value(peer_service).unwrap(),
-    ]);
-    objects
-}
-
 /// Returns the container of the server.
 fn container(plan: &Plan) -> k8s_openapi::api::core::v1::Container {
     let pod = plan.deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();

@@ -29,7 +29,7 @@ fn plans_are_deterministic() {
         let planned =
             || plan(&server("tools", spec.clone()), &conversion(CONFIGURATION), &settings());
         match (planned(), planned()) {
-            (Ok(one), Ok(other)) => assert_eq!(objects(&one), objects(&other)),
+            (Ok(one), Ok(other)) => assert_eq!(one.into_objects(), other.into_objects()),
             (one, other) => assert_eq!(one, other),
         }
     }
@@ -70,7 +70,7 @@ fn objects_belong_to_the_server_and_never_collide() {
     for name in names() {
         let plan =
             plan(&server(&name, json!({})), &conversion(CONFIGURATION), &settings()).unwrap();
-        for object in objects(&plan) {
+        for object in plan.into_objects() {
             let metadata = &object["metadata"];
             assert_eq!(metadata["namespace"], "team");
             assert_eq!(metadata["ownerReferences"][0]["name"], *name);

@@ -134,7 +134,7 @@ pub(super) fn to_yaml(objects: &[Value]) -> String {
 #[test]
 fn generated_objects_match_snapshots() {
     let of = |(spec, conversion, settings): (Value, Conversion, Settings)| {
-        objects(&plan(&server("tools", spec), &conversion, &settings).unwrap())
+        plan(&server("tools", spec), &conversion, &settings).unwrap().into_objects()
     };
     let minimal = of(FEATURES[0].1());
     let mut files = BTreeMap::new();
