@@ -1,8 +1,21 @@
 //! Several replicas.
 
-use vmcp_status_reporter::BackendStatus;
+use vmcp_status_reporter::{BackendStatus, StatusReporter};
 
-use super::support::{Cluster, backend, show, view};
+use super::support::{Cluster, View, backend, show, view};
+
+/// Starts two replicas, of which the first leads.
+async fn start_both(
+    cluster: &Cluster,
+    first: &View,
+    second: &View,
+) -> (StatusReporter, StatusReporter) {
+    let one = cluster.start("one", first);
+    cluster.pass(1).await;
+    let two = cluster.start("two", second);
+    cluster.pass(60).await;
+    (one, two)
+}
 
 #[tokio::test(start_paused = true)]
 async fn other_replica_takes_over_within_15_seconds() {
@@ -10,10 +23,8 @@ async fn other_replica_takes_over_within_15_seconds() {
         let cluster = Cluster::new();
         let (ready, away) = (BackendStatus::Ready, BackendStatus::Unavailable);
         let (first, second) = (view(&[backend("a", ready)]), view(&[backend("a", away)]));
-        let one = cluster.start("one", &first);
-        cluster.pass(1).await;
-        let two = cluster.start("two", &second);
-        cluster.pass(60 + offset).await;
+        let (one, two) = start_both(&cluster, &first, &second).await;
+        cluster.pass(offset).await;
         assert_eq!(cluster.backends(), ["a ready"]);
         assert!(!two.counts().is_leader);
         let transition = cluster.condition("BackendsDiscovered").unwrap();
@@ -32,10 +43,7 @@ async fn other_replica_takes_over_within_15_seconds() {
 async fn stopped_replica_hands_over_soon() {
     let cluster = Cluster::new();
     let view = view(&[backend("a", BackendStatus::Ready)]);
-    let one = cluster.start("one", &view);
-    cluster.pass(1).await;
-    let _two = cluster.start("two", &view);
-    cluster.pass(60).await;
+    let (one, _two) = start_both(&cluster, &view, &view).await;
     one.stop().await;
     assert_eq!(cluster.holder(), "");
     cluster.pass(6).await;
@@ -47,10 +55,7 @@ async fn diverging_replicas_do_not_flap() {
     let cluster = Cluster::new();
     let (ready, away) = (BackendStatus::Ready, BackendStatus::Unavailable);
     let (first, second) = (view(&[backend("a", ready)]), view(&[backend("a", away)]));
-    let _one = cluster.start("one", &first);
-    cluster.pass(1).await;
-    let _two = cluster.start("two", &second);
-    cluster.pass(60).await;
+    let _both = start_both(&cluster, &first, &second).await;
     cluster.take_writes();
     let status = cluster.status();
     for _ in 0..1_000 {
@@ -64,10 +69,7 @@ async fn diverging_replicas_do_not_flap() {
 async fn takeover_without_news_writes_nothing() {
     let cluster = Cluster::new();
     let view = view(&[backend("a", BackendStatus::Ready)]);
-    let one = cluster.start("one", &view);
-    cluster.pass(1).await;
-    let _two = cluster.start("two", &view);
-    cluster.pass(60).await;
+    let (one, _two) = start_both(&cluster, &view, &view).await;
     cluster.take_writes();
     one.abort();
     cluster.pass(600).await;
