@@ -60,8 +60,8 @@ pub struct Finding {
 // === impl Manifests ===
 
 impl Manifests {
-    /// Reads documents, and judges each of them without the servers that use it. Objects without a namespace are in `default`. Kinds other than those of
-    /// vmcp, Secret and ConfigMap are counted alone.
+    /// Reads documents, and judges each of them without the servers that use it. Objects without a namespace are in `default`.
+    /// Objects of kinds other than those of vmcp, Secret and ConfigMap are only counted.
     #[must_use]
     pub fn read(documents: Vec<Value>, settings: Settings) -> Self {
         let mut manifests = Self {
@@ -170,8 +170,8 @@ impl Manifests {
     }
 
     fn finding(&self, key: &ObjectKey, path: String, message: String) -> Finding {
-        // Each object in the stores came from a document.
-        let document = self.documents.get(key).copied().unwrap_or_default();
+        let document = self.documents.get(key).copied();
+        let document = document.expect("each object in the stores came from a document");
         Finding { document, object: key.to_string(), path, message }
     }
 }

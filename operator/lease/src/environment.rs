@@ -27,7 +27,7 @@ impl Environment {
     pub fn system() -> Result<Self, getrandom::Error> {
         getrandom::fill(&mut [0; 1])?;
         let random = |bytes: &mut [u8]| {
-            // No guess replaces randomness. The operator asked once at start, so that the system has some.
+            // No guess replaces randomness. The call above showed that the system has some.
             while getrandom::fill(bytes).is_err() {}
         };
         Ok(Self::new(Timestamp::now, random))
