@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use vmcp_lease::Environment;
 
-/// Objects of one page of a list.
-const PAGE: u32 = 500;
+/// Objects of one page of a list. All kinds list at the same time, and a page is decoded before its objects are cut down.
+const PAGE: u32 = 100;
 
 /// Time after which the API server ends a watch.
 const WATCH_SECONDS: u32 = 290;
