@@ -85,7 +85,6 @@ conditions! {
         SchemaInvalid = False "SchemaInvalid",
         TemplateInvalid = False "TemplateInvalid",
         DependencyCycle = False "DependencyCycle",
-        ToolNotFound = False "ToolNotFound",
     }
     /// Condition that tells whether servers can use the definition.
     WorkflowReady: "Ready" {
@@ -101,6 +100,11 @@ impl VirtualMCPCompositeToolDefinitionSpec {
     #[must_use]
     pub fn new(tool: Inline<CompositeTool>) -> Self {
         Self { tool }
+    }
+
+    /// Returns the definition as written.
+    pub(crate) fn value(&self) -> &serde_json::Value {
+        self.tool.value()
     }
 
     /// Reads the composite tool.

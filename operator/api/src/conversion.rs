@@ -22,6 +22,7 @@ mod remote_url;
 mod resource_path;
 mod secret_entry;
 mod session_storage;
+mod shared;
 mod strategy;
 mod telemetry;
 
@@ -35,6 +36,7 @@ pub use self::{
     },
     remote_url::check_remote_url,
     secret_entry::{Available, SECRETS_PATH, SecretEntry, SecretForm, SecretSource, SourceKind},
+    shared::{ResourceError, SharedResource},
 };
 pub use crate::cluster_defaults::{ClusterDefaults, DefaultRedis};
 

@@ -192,8 +192,4 @@ conditions! {
         WithoutUserInfo = True "OAuth2UpstreamWithoutUserInfo",
         WithUserInfo = False "AllUpstreamsHaveUserInfo",
     }
-    /// Condition that tells whether a deletion waits for resources that refer to this one.
-    ExternalAuthDeletionBlocked: "DeletionBlocked" {
-        Referenced = True "ReferencedByWorkloads",
-    }
 }

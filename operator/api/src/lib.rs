@@ -40,22 +40,21 @@ pub use self::{
         EmbeddingValid, ImagePullPolicy, ModelCache, StatefulSetOverrides,
     },
     external_auth::{
-        BearerToken, ExternalAuthDeletionBlocked, ExternalAuthIdentitySynthesized,
-        ExternalAuthType, ExternalAuthValid, HeaderInjection, MCPExternalAuthConfig,
-        MCPExternalAuthConfigSpec, MCPExternalAuthConfigStatus, TokenExchange, WorkloadKind,
-        WorkloadReference,
+        BearerToken, ExternalAuthIdentitySynthesized, ExternalAuthType, ExternalAuthValid,
+        HeaderInjection, MCPExternalAuthConfig, MCPExternalAuthConfigSpec,
+        MCPExternalAuthConfigStatus, TokenExchange, WorkloadKind, WorkloadReference,
     },
     free_form::FreeForm,
     group::{GroupPhase, MCPGroup, MCPGroupSpec, MCPGroupStatus, MembersChecked},
     inline::{Inline, InlineType},
     oidc_config::{
         InlineOidc, KubernetesServiceAccountOidc, MCPOIDCConfig, MCPOIDCConfigSpec,
-        MCPOIDCConfigStatus, OidcConfigDeletionBlocked, OidcConfigValid, OidcSource,
+        MCPOIDCConfigStatus, OidcConfigValid, OidcSource,
     },
     reference::{
-        CaBundleRef, ConfigMapKeyRef, EnvVar, HeaderForward, HeaderFromSecret, MetadataOverrides,
-        NameRef, OidcConfigRef, PullSecretRef, ResourceList, ResourceRequirements,
-        TelemetryConfigRef,
+        CaBundleRef, ConfigMapKeyRef, DeletionBlocked, EnvVar, HeaderForward, HeaderFromSecret,
+        KeyRefsValidated, MetadataOverrides, NameRef, OidcConfigRef, PullSecretRef, ResourceList,
+        ResourceRequirements, TelemetryConfigRef,
     },
     remote_proxy::{MCPRemoteProxy, MCPRemoteProxySpec, MCPRemoteProxyStatus, ProxyPhase},
     server::{
@@ -69,13 +68,9 @@ pub use self::{
     },
     telemetry_config::{
         MCPTelemetryConfig, MCPTelemetryConfigSpec, MCPTelemetryConfigStatus, MetricsExport,
-        OpenTelemetry, Prometheus, SensitiveHeader, TelemetryConfigDeletionBlocked,
-        TelemetryConfigValid, TracingExport,
+        OpenTelemetry, Prometheus, SensitiveHeader, TelemetryConfigValid, TracingExport,
     },
-    tool_config::{
-        MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, ToolConfigDeletionBlocked,
-        ToolConfigValid,
-    },
+    tool_config::{MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, ToolConfigValid},
     virtual_mcp_server::{VirtualMCPServer, VirtualMCPServerSpec, VirtualMCPServerStatus},
     workload::{
         AuthServerRef, AuthServerRefValidated, AuthzPrimaryUpstreamProviderIgnored,

@@ -145,8 +145,4 @@ conditions! {
         Valid = True "ConfigValid",
         Invalid = False "ConfigInvalid",
     }
-    /// Condition that tells whether a deletion waits for resources that refer to this one.
-    OidcConfigDeletionBlocked: "DeletionBlocked" {
-        Referenced = True "ReferencedByWorkloads",
-    }
 }

@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vmcp_config::SecretRef;
 
+use crate::condition::conditions;
+
 /// Reference by name to a resource in the same namespace.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -152,4 +154,17 @@ pub struct TelemetryConfigRef {
     /// Service name of this server in traces and metrics, unique to it. Absent is the name of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_name: Option<String>,
+}
+
+conditions! {
+    /// Condition that tells whether a deletion waits for resources that refer to this one.
+    DeletionBlocked: "DeletionBlocked" {
+        Referenced = True "ReferencedByWorkloads",
+    }
+    /// Condition of a resource to which no VirtualMCPServer refers. It tells whether the keys of Secrets and ConfigMaps that the
+    /// resource names exist.
+    KeyRefsValidated: "KeyRefsValidated" {
+        Valid = True "KeyRefsValid",
+        NotFound = False "KeyRefNotFound",
+    }
 }

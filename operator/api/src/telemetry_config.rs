@@ -170,8 +170,4 @@ conditions! {
         Valid = True "ValidationSucceeded",
         Invalid = False "ValidationFailed",
     }
-    /// Condition that tells whether a deletion waits for resources that refer to this one.
-    TelemetryConfigDeletionBlocked: "DeletionBlocked" {
-        Referenced = True "ReferencedByWorkloads",
-    }
 }

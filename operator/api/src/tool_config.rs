@@ -67,8 +67,4 @@ conditions! {
         Valid = True "ValidationSucceeded",
         Invalid = False "ValidationFailed",
     }
-    /// Condition that tells whether a deletion waits for resources that refer to this one.
-    ToolConfigDeletionBlocked: "DeletionBlocked" {
-        Referenced = True "ReferencedByWorkloads",
-    }
 }

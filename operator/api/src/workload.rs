@@ -108,7 +108,6 @@ conditions! {
     AuthServerRefValidated: "AuthServerRefValidated" {
         Valid = True "AuthServerRefValid",
         NotFound = False "AuthServerRefNotFound",
-        FetchError = False "AuthServerRefFetchError",
         InvalidKind = False "AuthServerRefInvalidKind",
         InvalidType = False "AuthServerRefInvalidType",
         InvalidConfig = False "AuthServerRefInvalidConfig",

@@ -52,7 +52,11 @@ impl Converter<'_> {
             upstream_check_interval,
             upstream_providers,
         } = section;
-        self.report_identities(&upstream_providers);
+        match synthesized_identities(&upstream_providers) {
+            Some(Ok(message)) => self.report(IdentitySynthesized::WithUserInfo, message),
+            Some(Err(message)) => self.report(IdentitySynthesized::WithoutUserInfo, message),
+            None => {}
+        }
         let hmac_secret_refs = self.files(&hmac_secret_refs, &format!("{AT}.hmacSecretRefs"));
         let signing_key_secret_refs =
             self.files(&signing_key_secret_refs, &format!("{AT}.signingKeySecretRefs"));
@@ -72,32 +76,6 @@ impl Converter<'_> {
             upstream_check_interval,
             upstream_providers: upstreams.into_iter().collect::<Option<_>>()?,
         })
-    }
-
-    /// Reports whether the server derives identities.
-    fn report_identities(&mut self, upstreams: &[Upstream<SecretRef>]) {
-        let mut oauth2 = Vec::new();
-        let mut without = Vec::new();
-        for Upstream { name, kind } in upstreams {
-            let UpstreamKind::Oauth2(config) = kind else { continue };
-            oauth2.push(name.as_str());
-            if config.user_info.is_none() {
-                without.push(name.as_str());
-            }
-        }
-        if oauth2.is_empty() {
-            return;
-        }
-        if without.is_empty() {
-            let message = "all upstream providers have a source of identities";
-            self.report(IdentitySynthesized::WithUserInfo, message);
-        } else {
-            let message = format!(
-                "without userInfo, the server derives the users of {} from access tokens, without names and email addresses",
-                without.join(", ")
-            );
-            self.report(IdentitySynthesized::WithoutUserInfo, message);
-        }
     }
 
     fn files(&mut self, references: &[SecretRef], path: &str) -> Option<Vec<SecretFile>> {
@@ -230,6 +208,32 @@ impl Converter<'_> {
             user_info,
         })
     }
+}
+
+/// Returns whether all OAuth 2.0 upstream providers have a source of identities, as a sentence; the error names those without.
+/// `None` without any of them.
+pub(super) fn synthesized_identities(
+    upstreams: &[Upstream<SecretRef>],
+) -> Option<Result<String, String>> {
+    let mut oauth2 = 0;
+    let mut without = Vec::new();
+    for Upstream { name, kind } in upstreams {
+        let UpstreamKind::Oauth2(config) = kind else { continue };
+        oauth2 += 1;
+        if config.user_info.is_none() {
+            without.push(name.as_str());
+        }
+    }
+    if oauth2 == 0 {
+        return None;
+    }
+    if without.is_empty() {
+        return Some(Ok("all upstream providers have a source of identities".to_owned()));
+    }
+    Some(Err(format!(
+        "without userInfo, the server derives the users of {} from access tokens, without names and email addresses",
+        without.join(", ")
+    )))
 }
 
 /// Returns the tokens that a request has: those of the upstream providers, and that of the caller.

@@ -2,14 +2,22 @@
 
 use vmcp_config::{CompositeTool, ConfigError, ResourceRef};
 
-use super::converter::{Converter, describe, describe_all, join};
+use super::converter::{Converter, describe, join};
 use crate::{
-    ValidationStatus,
+    ValidationStatus, VirtualMCPCompositeToolDefinition, VirtualMCPCompositeToolDefinitionSpec,
     virtual_mcp_server::{CompositeToolRefsValidated, ServerValid},
 };
 
 /// Composite tools with the path of each.
 pub(super) type LocatedTools = Vec<(CompositeTool, String)>;
+
+/// Errors of a definition, with paths within its spec. None of the lists is empty.
+pub(super) enum DefinitionErrors {
+    /// It has not the shape of a composite tool.
+    Schema(Vec<ConfigError>),
+    /// It has, and cannot be compiled.
+    Workflow(Vec<ConfigError>),
+}
 
 impl Converter<'_> {
     /// Returns the tools of the resource and those of the definitions, in this order.
@@ -54,29 +62,35 @@ impl Converter<'_> {
         checks.map(|checks| checks.composite_tool(tool)).unwrap_or_default()
     }
 
+    /// Reads and compiles the tool of a definition.
+    pub(super) fn definition_tool(
+        &self,
+        spec: &VirtualMCPCompositeToolDefinitionSpec,
+    ) -> Result<CompositeTool, DefinitionErrors> {
+        let tool = spec
+            .parse()
+            .map_err(|errors| DefinitionErrors::Schema(errors.iter().cloned().collect()))?;
+        let errors = self.tool_errors(&tool);
+        if errors.is_empty() {
+            return Ok(tool);
+        }
+        Err(DefinitionErrors::Workflow(errors))
+    }
+
     fn referenced_tool(&mut self, name: &str, path: &str) -> Option<CompositeTool> {
         let Some(definition) = self.inputs.composite_tool_definitions.get(name).cloned() else {
             let message = format!("VirtualMCPCompositeToolDefinition {name} does not exist");
             self.reject(path, CompositeToolRefsValidated::NotFound, message);
             return None;
         };
-        let parsed = definition.spec.parse().map_err(|errors| describe_all(&errors));
-        // A result of another generation tells nothing about this one.
-        let status = definition.status.as_ref().filter(|status| {
-            status.observed_generation.is_none()
-                || status.observed_generation == definition.metadata.generation
+        let result = self.definition_tool(&definition.spec).map_err(|errors| {
+            let errors: Vec<_> = errors.list().iter().map(ToString::to_string).collect();
+            errors.join("; ")
         });
-        let result = match (parsed, status) {
-            (Ok(_), Some(status)) if status.validation_status == ValidationStatus::Invalid => {
-                Err(status.validation_errors.join("; "))
-            }
-            (Ok(tool), _) => {
-                let errors: Vec<_> =
-                    self.tool_errors(&tool).iter().map(ToString::to_string).collect();
-                if errors.is_empty() { Ok(tool) } else { Err(errors.join("; ")) }
-            }
-            (Err(errors), _) => Err(errors),
-        };
+        let result = result.and_then(|tool| match reported_errors(&definition) {
+            Some(errors) if self.inputs.checks.is_none() => Err(errors.join("; ")),
+            Some(_) | None => Ok(tool),
+        });
         match result {
             Ok(tool) => Some(tool),
             Err(message) => {
@@ -87,4 +101,21 @@ impl Converter<'_> {
             }
         }
     }
+}
+
+impl DefinitionErrors {
+    pub(super) fn list(&self) -> &[ConfigError] {
+        match self {
+            Self::Schema(errors) | Self::Workflow(errors) => errors,
+        }
+    }
+}
+
+/// Returns the errors that the controller of a definition reports. A result of another generation tells nothing about this one.
+fn reported_errors(definition: &VirtualMCPCompositeToolDefinition) -> Option<&[String]> {
+    let status = definition.status.as_ref()?;
+    let is_current = status.observed_generation.is_none()
+        || status.observed_generation == definition.metadata.generation;
+    let is_invalid = status.validation_status == ValidationStatus::Invalid;
+    (is_current && is_invalid).then_some(&status.validation_errors)
 }

@@ -35,7 +35,8 @@ pub struct Inputs {
     pub defaults: ClusterDefaults,
     /// Keys of Secrets and ConfigMaps that exist.
     pub available: Available,
-    /// Checks with the compilers of the server. Without them, the server itself rejects what they would.
+    /// Checks with the compilers of the server. With them, the conversion judges all resources by itself; without them, it also
+    /// rejects those whose controller reports that they are invalid, and the server itself rejects the others.
     pub checks: Option<Arc<dyn Checks>>,
 }
 

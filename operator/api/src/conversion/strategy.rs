@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use vmcp_config::{
-    ClientSecret, ConfigErrors, HeaderName, HeaderValue, ProviderName, Strategy, TokenType,
-    from_json,
+    ClientSecret, ConfigError, ConfigErrors, HeaderName, HeaderValue, ProviderName, Strategy,
+    TokenType, from_json,
 };
 
 use super::{
@@ -59,20 +59,31 @@ impl Converter<'_> {
             let message = format!("MCPExternalAuthConfig {name} does not exist");
             return Err(StrategyError::new(StrategyErrorKind::NotFound, message));
         };
-        let strategy = self.converted(name, &config.spec)?;
+        let strategy = self.own_settings(name, &config.spec)?;
         let strategy = providers.complete(&format!("MCPExternalAuthConfig {name}"), strategy)?;
-        reported_error(name, config)?;
+        if self.inputs.checks.is_none() {
+            reported_error(name, config)?;
+        }
+        Ok(strategy)
+    }
+
+    /// Converts the settings of an MCPExternalAuthConfig, before the server completes them.
+    pub(super) fn own_settings(
+        &mut self,
+        name: &str,
+        spec: &MCPExternalAuthConfigSpec,
+    ) -> Result<Strategy, StrategyError> {
+        let strategy = self.converted(name, spec)?;
         let written = serde_json::to_value(&strategy)
             .map_err(|error| StrategyError::new(StrategyErrorKind::Invalid, error.to_string()))?;
-        let strategy = from_json(&written).map_err(|errors| invalid(name, "spec", &errors))?;
+        let strategy =
+            from_json(&written).map_err(|errors| invalid_settings(name, errors.iter()))?;
         let checks = self.inputs.checks.as_ref();
         let errors = checks.map(|checks| checks.strategy(&strategy)).unwrap_or_default();
         if errors.is_empty() {
             return Ok(strategy);
         }
-        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        let message = format!("MCPExternalAuthConfig {name}: spec: {}", errors.join("; "));
-        Err(StrategyError::new(StrategyErrorKind::Invalid, message))
+        Err(invalid_settings(name, errors.iter()))
     }
 
     fn converted(
@@ -329,6 +340,16 @@ fn header(name: &str, path: &str, text: &str) -> Result<HeaderName, StrategyErro
 
 fn invalid(name: &str, path: &str, errors: &ConfigErrors) -> StrategyError {
     let message = format!("MCPExternalAuthConfig {name}: {path}: {}", describe_all(errors));
+    StrategyError::new(StrategyErrorKind::Invalid, message)
+}
+
+/// Returns the error of settings whose errors have paths within `spec`.
+fn invalid_settings<'e>(
+    name: &str,
+    errors: impl Iterator<Item = &'e ConfigError>,
+) -> StrategyError {
+    let errors: Vec<_> = errors.map(|error| format!("spec.{error}")).collect();
+    let message = format!("MCPExternalAuthConfig {name}: {}", errors.join("; "));
     StrategyError::new(StrategyErrorKind::Invalid, message)
 }
 

@@ -8,4 +8,5 @@ mod leaves;
 mod properties;
 mod references;
 mod remote_url;
+mod shared;
 mod snapshots;
