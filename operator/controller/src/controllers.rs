@@ -1,15 +1,29 @@
 //! Controllers: one for each kind that the operator reconciles.
 
+pub(crate) mod composite_tool_definition;
 mod embedding_server;
+mod finalizer;
+mod mcp_external_auth_config;
 mod mcp_group;
+mod mcp_oidc_config;
 mod mcp_server_entry;
+mod mcp_telemetry_config;
+mod mcp_tool_config;
+mod referrers;
+pub(crate) mod shared_config;
+mod transition;
 pub(crate) mod virtual_mcp_server;
+pub(crate) mod workload;
 mod write_outcome;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use vmcp_api::{
+    MCPExternalAuthConfig, MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPTelemetryConfig,
+    MCPToolConfig,
+};
 
 use crate::apply::{Applier, ApplyError};
 use crate::events::Recorder;
@@ -67,8 +81,28 @@ impl Context {
             Kind::MCPGroup => mcp_group::reconcile(self, target).await,
             Kind::MCPServerEntry => mcp_server_entry::reconcile(self, target).await,
             Kind::EmbeddingServer => embedding_server::reconcile(self, target).await,
-            // No controller queues objects of the other kinds.
-            _ => Ok(None),
+            Kind::MCPServer => workload::reconcile::<MCPServer>(self, target).await,
+            Kind::MCPRemoteProxy => workload::reconcile::<MCPRemoteProxy>(self, target).await,
+            Kind::MCPExternalAuthConfig => {
+                shared_config::reconcile::<MCPExternalAuthConfig>(self, target).await
+            }
+            Kind::MCPOIDCConfig => shared_config::reconcile::<MCPOIDCConfig>(self, target).await,
+            Kind::MCPTelemetryConfig => {
+                shared_config::reconcile::<MCPTelemetryConfig>(self, target).await
+            }
+            Kind::MCPToolConfig => shared_config::reconcile::<MCPToolConfig>(self, target).await,
+            Kind::VirtualMCPCompositeToolDefinition => {
+                composite_tool_definition::reconcile(self, target).await
+            }
+            // No controller queues objects of these kinds.
+            Kind::ConfigMap
+            | Kind::Secret
+            | Kind::ServiceAccount
+            | Kind::Role
+            | Kind::RoleBinding
+            | Kind::Deployment
+            | Kind::StatefulSet
+            | Kind::Service => Ok(None),
         }
     }
 }

@@ -12,6 +12,8 @@ pub(crate) enum Topic {
     Object(ObjectKey),
     /// The members of a group.
     Members(Key),
+    /// The resources that refer to a shared one.
+    Referrers(ObjectKey),
     /// The servers that require an audience.
     Audience(Arc<str>),
     /// The servers with an embedded authorization server of an issuer.

@@ -71,10 +71,27 @@ impl fmt::Display for Key {
 impl Kind {
     /// Returns whether a controller reconciles objects of the kind.
     pub(crate) fn has_controller(self) -> bool {
-        matches!(
-            self,
-            Self::VirtualMCPServer | Self::MCPGroup | Self::MCPServerEntry | Self::EmbeddingServer
-        )
+        match self {
+            Self::VirtualMCPServer
+            | Self::MCPGroup
+            | Self::MCPServer
+            | Self::MCPRemoteProxy
+            | Self::MCPServerEntry
+            | Self::MCPExternalAuthConfig
+            | Self::MCPOIDCConfig
+            | Self::MCPTelemetryConfig
+            | Self::MCPToolConfig
+            | Self::VirtualMCPCompositeToolDefinition
+            | Self::EmbeddingServer => true,
+            Self::ConfigMap
+            | Self::Secret
+            | Self::ServiceAccount
+            | Self::Role
+            | Self::RoleBinding
+            | Self::Deployment
+            | Self::StatefulSet
+            | Self::Service => false,
+        }
     }
 
     /// Returns the kind as manifests write it.

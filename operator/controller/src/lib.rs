@@ -15,6 +15,7 @@ mod names;
 mod operator;
 pub mod plan;
 mod queue;
+mod references;
 mod server_checks;
 mod settings;
 mod sources;

@@ -25,6 +25,10 @@ impl<'s> Lookup<'s> {
         lookup
     }
 
+    pub(crate) fn target(&self) -> &ObjectKey {
+        &self.target
+    }
+
     pub(crate) fn key(&self) -> &Key {
         &self.target.key
     }

@@ -8,14 +8,16 @@ mod assumed;
 mod embedding;
 mod entry;
 mod import;
-mod parts;
+mod own_errors;
 mod render;
 mod source;
+mod workload;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use vmcp_api::conversion::ResourceError;
 use vmcp_api::{
     EmbeddingServer, MCPExternalAuthConfig, MCPGroup, MCPOIDCConfig, MCPRemoteProxy, MCPServer,
     MCPServerEntry, MCPTelemetryConfig, MCPToolConfig, VirtualMCPCompositeToolDefinition,
@@ -24,7 +26,7 @@ use vmcp_api::{
 
 use self::admission::{Admission, Admitted};
 pub use self::import::{Imported, import};
-use self::parts::PartErrors;
+use self::own_errors::OwnErrors;
 pub use self::render::{RenderedServer, ServerReport};
 use self::source::Sources;
 use crate::Settings;
@@ -89,6 +91,8 @@ impl Manifests {
         manifests.findings.extend(of_entries);
         let of_embedding_servers = manifests.embedding_findings();
         manifests.findings.extend(of_embedding_servers);
+        let of_workloads = manifests.workload_findings();
+        manifests.findings.extend(of_workloads);
         manifests.findings.sort();
         manifests
     }
@@ -144,7 +148,7 @@ impl Manifests {
             | Kind::StatefulSet
             | Kind::Service => return,
         };
-        for (path, message) in put(&self.stores, &key.key, object) {
+        for ResourceError { path, message } in put(&self.stores, &key.key, object) {
             self.find(key, path, message);
         }
     }
@@ -176,21 +180,22 @@ impl Manifests {
     }
 }
 
-/// Stores an object, and returns the mistakes of its parts.
-fn put<W>(stores: &Stores, key: &Key, object: Value) -> Vec<(String, String)>
+/// Stores an object, and returns the mistakes that it has by itself.
+fn put<W>(stores: &Stores, key: &Key, object: Value) -> Vec<ResourceError>
 where
-    W: WatchedWhole<Kept = W> + PartErrors,
+    W: WatchedWhole<Kept = W> + OwnErrors,
 {
     match serde_path_to_error::deserialize::<_, W>(object) {
         Ok(object) => {
-            let errors = object.part_errors();
+            let errors = object.own_errors();
             let value = Arc::new(object.keep());
             W::store(stores).put(key.clone(), Versioned { version: 1, value });
             errors
         }
         Err(error) => {
             let path = error.path().to_string();
-            vec![(if path == "." { String::new() } else { path }, error.into_inner().to_string())]
+            let path = if path == "." { String::new() } else { path };
+            vec![ResourceError { path, message: error.into_inner().to_string() }]
         }
     }
 }

@@ -77,6 +77,17 @@ pub(crate) trait Watched:
 
     /// Returns the topics of an object besides its name.
     fn topics(key: &Key, kept: &Self::Kept) -> BTreeSet<Topic>;
+
+    /// Returns the topics of the objects that this one refers to. They are concerned by a reference that comes or goes, and by no
+    /// other change.
+    fn references(_key: &Key, _kept: &Self::Kept) -> BTreeSet<Topic> {
+        BTreeSet::new()
+    }
+
+    /// Returns whether objects that depend on this one read the same in both states of it.
+    fn reads_same(_old: &Self::Kept, _new: &Self::Kept) -> bool {
+        false
+    }
 }
 
 /// Watched object whose whole content is read.
@@ -175,10 +186,20 @@ impl Stores {
 
     /// Returns the objects that depend on the old or new state of a changed object.
     fn concerned<W: Watched>(&self, change: &Change<W::Kept>) -> BTreeSet<ObjectKey> {
-        let states = [&change.old, &change.new].into_iter().flatten();
+        let Change { key, old, new } = change;
+        let references = |state: &Option<Arc<W::Kept>>| match state {
+            Some(state) => W::references(key, state),
+            None => BTreeSet::new(),
+        };
         let mut topics: BTreeSet<_> =
-            states.flat_map(|state| W::topics(&change.key, state)).collect();
-        topics.insert(Topic::Object(ObjectKey::new(W::KIND, change.key.clone())));
+            references(old).symmetric_difference(&references(new)).cloned().collect();
+        let reads_same =
+            old.as_ref().zip(new.as_ref()).is_some_and(|(old, new)| W::reads_same(old, new));
+        if !reads_same {
+            let states = [old, new].into_iter().flatten();
+            topics.extend(states.flat_map(|state| W::topics(key, state)));
+            topics.insert(Topic::Object(ObjectKey::new(W::KIND, key.clone())));
+        }
         topics.iter().flat_map(|topic| self.dependencies.dependents(topic)).collect()
     }
 
@@ -323,4 +344,93 @@ pub(crate) fn version_of(
     metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
 ) -> u64 {
     metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new("ns", name)
+    }
+
+    fn object<W: WatchedWhole<Kept = W>>(
+        version: u64,
+        name: &str,
+        mut object: Value,
+    ) -> Versioned<W> {
+        object["metadata"] = json!({"name": name, "namespace": "ns"});
+        let value: W = serde_json::from_value(object).unwrap();
+        Versioned { version, value: Arc::new(value.keep()) }
+    }
+
+    fn config(filter: &str, status: Value) -> Value {
+        json!({
+            "apiVersion": "vmcp.dev/v1beta1", "kind": "MCPToolConfig",
+            "spec": {"toolsFilter": [filter]}, "status": status,
+        })
+    }
+
+    fn workload(config: &str) -> Value {
+        json!({
+            "apiVersion": "vmcp.dev/v1beta1", "kind": "MCPServer",
+            "spec": {"image": "i", "toolConfigRef": {"name": config}},
+        })
+    }
+
+    /// Returns the number of objects that wait, and takes them.
+    async fn take(stores: &Stores) -> usize {
+        let count = stores.queue.len();
+        for _ in 0..count {
+            let target = stores.queue.next().await;
+            stores.queue.finish(&target, None);
+        }
+        count
+    }
+
+    #[tokio::test]
+    async fn dependents_of_config_follow_its_spec_alone() {
+        let stores = Stores::default();
+        let server = ObjectKey::new(Kind::VirtualMCPServer, key("a"));
+        let topic = Topic::Object(ObjectKey::new(Kind::MCPToolConfig, key("c")));
+        stores.dependencies.add(&server, &topic);
+        let write = |version, filter, status| {
+            let written = object::<MCPToolConfig>(version, "c", config(filter, status));
+            stores.record_status::<MCPToolConfig>(key("c"), written);
+        };
+        write(1, "one", json!({}));
+        assert_eq!(take(&stores).await, 1);
+        write(2, "one", json!({"configHash": "x"}));
+        assert_eq!(take(&stores).await, 0);
+        write(3, "two", json!({"configHash": "x"}));
+        assert_eq!(take(&stores).await, 1);
+    }
+
+    #[tokio::test]
+    async fn config_follows_references_that_come_or_go() {
+        let stores = Stores::default();
+        for name in ["c", "d"] {
+            let config = ObjectKey::new(Kind::MCPToolConfig, key(name));
+            stores.dependencies.add(&config, &Topic::Referrers(config.clone()));
+        }
+        let write = |version, config: &str| {
+            let mut object = object::<MCPServer>(version, "w", workload(config));
+            if version == 4 {
+                let server = Arc::get_mut(&mut object.value).unwrap();
+                server.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+            }
+            stores.record_status::<MCPServer>(key("w"), object);
+        };
+        write(1, "c");
+        assert_eq!(take(&stores).await, 1);
+        write(2, "c");
+        assert_eq!(take(&stores).await, 0);
+        write(3, "d");
+        assert_eq!(take(&stores).await, 2);
+        write(4, "d");
+        assert_eq!(take(&stores).await, 1, "a workload that is being deleted refers to nothing");
+    }
 }

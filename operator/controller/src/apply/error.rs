@@ -15,10 +15,10 @@ pub(crate) enum ApplyError {
     #[error("{owner} has no name, uid or generation: the API server did not store it")]
     IncompleteOwner { owner: ObjectKey },
     /// Another attempt may succeed.
-    #[error("failed to write {kind} {key}: {source}")]
+    #[error("failed to read or write {kind} {key}: {source}")]
     Request { kind: String, key: Key, source: kube::Error },
     /// The API server did not respond in time.
-    #[error("failed to write {kind} {key}: no response within {seconds} s")]
+    #[error("failed to read or write {kind} {key}: no response within {seconds} s")]
     Timeout { kind: String, key: Key, seconds: u64 },
 }
 

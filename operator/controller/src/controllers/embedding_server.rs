@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Resource;
 use vmcp_api::condition::{ConditionReason, ConditionStatus};
 use vmcp_api::conversion::ConditionUpdate;
 use vmcp_api::names::{embedding_set_name, embedding_url};
@@ -12,6 +10,7 @@ use vmcp_api::{
     EmbeddingToken, EmbeddingValid,
 };
 
+use super::transition::{notice, publish};
 use super::write_outcome::WriteOutcome;
 use super::{Context, RESYNC_INTERVAL};
 use crate::apply::{ApplyError, Desired, Effect, Owner};
@@ -175,7 +174,7 @@ async fn report(
     // An obstacle leaves conditions undetermined, which stay.
     let is_complete = obstacle.is_none();
     let conditions = before.updated(updates, is_complete, generation, context.environment.now());
-    notices.extend(conditions.transitions(&before).into_iter().filter_map(notice));
+    notices.extend(conditions.transitions(&before).iter().filter_map(notice_of));
     let settings = &context.settings.defaults;
     let status = EmbeddingServerStatus {
         phase,
@@ -193,10 +192,7 @@ async fn report(
     if !is_equal(&live, &status) {
         write_status(&context.client, &context.stores, server, &status).await?;
     }
-    let reference = ObjectReference { resource_version: None, ..server.object_ref(&()) };
-    for notice in notices {
-        context.recorder.publish(&reference, notice).await;
-    }
+    publish(context, server, notices).await;
     Ok(())
 }
 
@@ -222,14 +218,8 @@ fn is_equal(live: &EmbeddingServerStatus, status: &EmbeddingServerStatus) -> boo
     without(live) == without(status) && are_same(&live.conditions, &status.conditions)
 }
 
-/// Returns the event of a transition: a warning if the condition became bad, a normal event if it recovered.
-fn notice(transition: Transition) -> Option<Notice> {
-    let Transition { condition, previous } = transition;
-    // A new server is not ready at first.
-    let is_silent = condition.reason == EmbeddingReady::StatefulSetNotReady.as_str();
-    if condition.status == ConditionStatus::False.as_str() {
-        return (!is_silent).then(|| Notice::warning(condition.reason, condition.message));
-    }
-    let is_recovery = previous.as_deref() == Some(ConditionStatus::False.as_str());
-    is_recovery.then(|| Notice::normal(condition.reason, condition.message))
+/// Returns the event of a transition. A new server is not ready at first, which is none.
+fn notice_of(transition: &Transition) -> Option<Notice> {
+    let is_silent = transition.condition.reason == EmbeddingReady::StatefulSetNotReady.as_str();
+    notice(transition, &[]).filter(|_| !is_silent)
 }

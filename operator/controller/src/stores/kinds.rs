@@ -5,17 +5,19 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use vmcp_api::{
-    EmbeddingServer, MCPExternalAuthConfig, MCPGroup, MCPOIDCConfig, MCPRemoteProxy, MCPServer,
-    MCPServerEntry, MCPTelemetryConfig, MCPToolConfig, VirtualMCPCompositeToolDefinition,
-    VirtualMCPServer,
+    EmbeddingServer, MCPExternalAuthConfig, MCPGroup, MCPOIDCConfig, MCPRemoteProxy,
+    MCPRemoteProxyStatus, MCPServer, MCPServerEntry, MCPServerStatus, MCPTelemetryConfig,
+    MCPToolConfig, VirtualMCPCompositeToolDefinition, VirtualMCPServer,
 };
 
 use super::{Owned, Starter, Stores, Watched, WatchedWhole};
 use crate::dependencies::Topic;
 use crate::identities::Identities;
 use crate::key::{Key, Kind, ObjectKey};
+use crate::references::Referrer;
 use crate::store::Store;
 
 /// Label selector of the objects that the operator makes.
@@ -46,7 +48,7 @@ pub(super) fn start(starter: &mut Starter, namespace: Option<&str>) {
 }
 
 macro_rules! resources {
-    ($($kind:ident in $store:ident, $topics:expr;)+) => {
+    ($($kind:ident in $store:ident { $($part:item)* })+) => {
         $(
             impl Watched for $kind {
                 const KIND: Kind = Kind::$kind;
@@ -56,10 +58,7 @@ macro_rules! resources {
                     &stores.$store
                 }
 
-                fn topics(key: &Key, kept: &Self) -> BTreeSet<Topic> {
-                    let topics: fn(&Key, &Self) -> BTreeSet<Topic> = $topics;
-                    topics(key, kept)
-                }
+                $($part)*
             }
 
             impl WatchedWhole for $kind {
@@ -75,17 +74,130 @@ macro_rules! resources {
 }
 
 resources! {
-    VirtualMCPServer in servers, |_, server| Identities::of(server).topics();
-    MCPGroup in groups, |_, _| BTreeSet::new();
-    MCPServer in mcp_servers, |key, server| members(key, server.spec.group_ref.as_ref().map(|group| group.name.as_str()));
-    MCPRemoteProxy in remote_proxies, |key, proxy| members(key, proxy.spec.group_ref.as_ref().map(|group| group.name.as_str()));
-    MCPServerEntry in entries, |key, entry| members(key, Some(&entry.spec.group_ref.name));
-    MCPExternalAuthConfig in external_auth_configs, |_, _| BTreeSet::new();
-    MCPOIDCConfig in oidc_configs, |_, _| BTreeSet::new();
-    MCPTelemetryConfig in telemetry_configs, |_, _| BTreeSet::new();
-    MCPToolConfig in tool_configs, |_, _| BTreeSet::new();
-    VirtualMCPCompositeToolDefinition in composite_tool_definitions, |_, _| BTreeSet::new();
-    EmbeddingServer in embedding_servers, |_, _| BTreeSet::new();
+    VirtualMCPServer in servers {
+        fn topics(_: &Key, server: &Self) -> BTreeSet<Topic> {
+            Identities::of(server).topics()
+        }
+
+        fn references(key: &Key, server: &Self) -> BTreeSet<Topic> {
+            server.reference_topics(key)
+        }
+    }
+    MCPGroup in groups {
+        fn topics(_: &Key, _: &Self) -> BTreeSet<Topic> {
+            BTreeSet::new()
+        }
+    }
+    MCPServer in mcp_servers {
+        fn topics(key: &Key, server: &Self) -> BTreeSet<Topic> {
+            members(key, server.spec.group_ref.as_ref().map(|group| group.name.as_str()))
+        }
+
+        fn references(key: &Key, server: &Self) -> BTreeSet<Topic> {
+            server.reference_topics(key)
+        }
+
+        fn reads_same(old: &Self, new: &Self) -> bool {
+            let status = |server: &Self| MCPServerStatus {
+                conditions: Vec::new(),
+                ..server.status.clone().unwrap_or_default()
+            };
+            are_same_metadata(&old.metadata, &new.metadata)
+                && old.spec == new.spec
+                && status(old) == status(new)
+        }
+    }
+    MCPRemoteProxy in remote_proxies {
+        fn topics(key: &Key, proxy: &Self) -> BTreeSet<Topic> {
+            members(key, proxy.spec.group_ref.as_ref().map(|group| group.name.as_str()))
+        }
+
+        fn references(key: &Key, proxy: &Self) -> BTreeSet<Topic> {
+            proxy.reference_topics(key)
+        }
+
+        fn reads_same(old: &Self, new: &Self) -> bool {
+            let status = |proxy: &Self| MCPRemoteProxyStatus {
+                conditions: Vec::new(),
+                ..proxy.status.clone().unwrap_or_default()
+            };
+            are_same_metadata(&old.metadata, &new.metadata)
+                && old.spec == new.spec
+                && status(old) == status(new)
+        }
+    }
+    MCPServerEntry in entries {
+        fn topics(key: &Key, entry: &Self) -> BTreeSet<Topic> {
+            members(key, Some(&entry.spec.group_ref.name))
+        }
+
+        fn references(key: &Key, entry: &Self) -> BTreeSet<Topic> {
+            entry.reference_topics(key)
+        }
+    }
+    MCPExternalAuthConfig in external_auth_configs {
+        fn topics(_: &Key, _: &Self) -> BTreeSet<Topic> {
+            BTreeSet::new()
+        }
+
+        // A server judges what it refers to by itself, and reads neither status nor finalizers.
+        fn reads_same(old: &Self, new: &Self) -> bool {
+            old.spec == new.spec
+        }
+    }
+    MCPOIDCConfig in oidc_configs {
+        fn topics(_: &Key, _: &Self) -> BTreeSet<Topic> {
+            BTreeSet::new()
+        }
+
+        // A server judges what it refers to by itself, and reads neither status nor finalizers.
+        fn reads_same(old: &Self, new: &Self) -> bool {
+            old.spec == new.spec
+        }
+    }
+    MCPTelemetryConfig in telemetry_configs {
+        fn topics(_: &Key, _: &Self) -> BTreeSet<Topic> {
+            BTreeSet::new()
+        }
+
+        // A server judges what it refers to by itself, and reads neither status nor finalizers.
+        fn reads_same(old: &Self, new: &Self) -> bool {
+            old.spec == new.spec
+        }
+    }
+    MCPToolConfig in tool_configs {
+        fn topics(_: &Key, _: &Self) -> BTreeSet<Topic> {
+            BTreeSet::new()
+        }
+
+        // A server judges what it refers to by itself, and reads neither status nor finalizers.
+        fn reads_same(old: &Self, new: &Self) -> bool {
+            old.spec == new.spec
+        }
+    }
+    VirtualMCPCompositeToolDefinition in composite_tool_definitions {
+        fn topics(_: &Key, _: &Self) -> BTreeSet<Topic> {
+            BTreeSet::new()
+        }
+
+        // A server judges what it refers to by itself, and reads neither status nor finalizers.
+        fn reads_same(old: &Self, new: &Self) -> bool {
+            old.spec == new.spec
+        }
+    }
+    EmbeddingServer in embedding_servers {
+        fn topics(_: &Key, _: &Self) -> BTreeSet<Topic> {
+            BTreeSet::new()
+        }
+    }
+}
+
+/// Returns whether the metadata that becomes metadata of a backend is equal.
+fn are_same_metadata(old: &ObjectMeta, new: &ObjectMeta) -> bool {
+    old.labels == new.labels
+        && old.annotations == new.annotations
+        && old.uid == new.uid
+        && old.deletion_timestamp == new.deletion_timestamp
 }
 
 fn members(key: &Key, group: Option<&str>) -> BTreeSet<Topic> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Cluster, server};
+use super::support::{Cluster, resource_of, server};
 
 /// Change of a cluster that has a group with the entry `weather`, its Secret, and the servers `a` and `b`.
 #[derive(Clone, Copy, Debug)]
@@ -18,12 +18,19 @@ pub(crate) enum Change {
     NewMember,
     EmbeddingServer,
     Deletion,
+    /// Configuration of each kind, a definition, and a workload with a mistake.
+    NewConfigs,
+    ConfigEdit,
+    /// Of configuration to which nothing refers.
+    ConfigDeletion,
+    /// Of configuration to which an entry refers.
+    BlockedDeletion,
 }
 
 // === impl Change ===
 
 impl Change {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::FirstServer,
         Self::Discovery,
         Self::Replicas,
@@ -32,12 +39,17 @@ impl Change {
         Self::NewMember,
         Self::EmbeddingServer,
         Self::Deletion,
+        Self::NewConfigs,
+        Self::ConfigEdit,
+        Self::ConfigDeletion,
+        Self::BlockedDeletion,
     ];
 
     /// Creates the cluster before the change, with an operator that has nothing left to write.
     pub(crate) async fn cluster(self) -> Cluster {
         let cluster = Cluster::running().await;
-        put_auth_config(&cluster);
+        put_auth_config(&cluster, "X-Key");
+        cluster.put(resource_of("MCPToolConfig", "selection", json!({"toolsFilter": ["read"]})));
         put_secret(&cluster, "b2xk");
         put_entry(&cluster, "weather");
         if !matches!(self, Self::FirstServer) {
@@ -66,17 +78,30 @@ impl Change {
                 "spec": {},
             })),
             Self::Deletion => cluster.delete("VirtualMCPServer", "a").await,
+            Self::NewConfigs => put_configs(cluster),
+            Self::ConfigEdit => put_auth_config(cluster, "X-Other"),
+            Self::ConfigDeletion => cluster.delete("MCPToolConfig", "selection").await,
+            Self::BlockedDeletion => cluster.delete("MCPExternalAuthConfig", "key").await,
         }
     }
 }
 
-fn put_auth_config(cluster: &Cluster) {
-    cluster.put(json!({
-        "apiVersion": "vmcp.dev/v1beta1", "kind": "MCPExternalAuthConfig", "metadata": {"name": "key"},
-        "spec": {"type": "headerInjection", "headerInjection": {
-            "headerName": "X-Key", "valueSecretRef": {"name": "credentials", "key": "token"},
-        }},
-    }));
+fn put_auth_config(cluster: &Cluster, header: &str) {
+    let reference = json!({"name": "credentials", "key": "token"});
+    let injection = json!({"headerName": header, "valueSecretRef": reference});
+    let spec = json!({"type": "headerInjection", "headerInjection": injection});
+    cluster.put(resource_of("MCPExternalAuthConfig", "key", spec));
+}
+
+fn put_configs(cluster: &Cluster) {
+    let inline = json!({"issuer": "ftp://id.example.com", "clientId": "tools"});
+    cluster.put(resource_of("MCPOIDCConfig", "idp", json!({"type": "inline", "inline": inline})));
+    let prometheus = json!({"prometheus": {"enabled": true}});
+    cluster.put(resource_of("MCPTelemetryConfig", "metrics", prometheus));
+    let tool = json!({"name": "report", "steps": [{"id": "a", "tool": "b.c"}]});
+    cluster.put(resource_of("VirtualMCPCompositeToolDefinition", "report", tool));
+    let server = json!({"image": "i", "authServerRef": {"name": "key"}});
+    cluster.put(resource_of("MCPServer", "issuer", server));
 }
 
 fn put_secret(cluster: &Cluster, token: &str) {

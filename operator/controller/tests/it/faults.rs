@@ -24,6 +24,12 @@ fn state(cluster: &Cluster) -> Vec<Value> {
         ("vmcp.dev", "mcpgroups"),
         ("vmcp.dev", "mcpserverentries"),
         ("vmcp.dev", "embeddingservers"),
+        ("vmcp.dev", "mcpexternalauthconfigs"),
+        ("vmcp.dev", "mcpoidcconfigs"),
+        ("vmcp.dev", "mcptelemetryconfigs"),
+        ("vmcp.dev", "mcptoolconfigs"),
+        ("vmcp.dev", "mcpservers"),
+        ("vmcp.dev", "virtualmcpcompositetooldefinitions"),
     ];
     let objects = resources.iter().flat_map(|(group, plural)| cluster.server.list(group, plural));
     objects.map(normalized).collect()
@@ -31,7 +37,9 @@ fn state(cluster: &Cluster) -> Vec<Value> {
 
 fn normalized(mut object: Value) -> Value {
     let metadata = object["metadata"].as_object_mut().unwrap();
-    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+    for field in
+        ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields"]
+    {
         metadata.remove(field);
     }
     for owner in

@@ -9,6 +9,7 @@
 mod bad_input;
 mod changes;
 mod command;
+mod composite_tools;
 mod conditions;
 mod embedding_server;
 mod events;
@@ -23,6 +24,8 @@ mod refusals;
 mod roles;
 mod scale;
 mod secrets;
+mod shared_configs;
 mod start;
 mod status_fields;
 mod support;
+mod workloads;

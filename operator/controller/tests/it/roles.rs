@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use vmcp_kube_fixture::Permission;
 
-use super::support::{Cluster, server};
+use super::support::{Cluster, resource_of, server};
 
 /// Namespace of the operator, which is none of those that it watches.
 const NAMESPACE: &str = "kube-system";
@@ -58,6 +58,29 @@ async fn with_role(in_namespace: bool) -> Cluster {
     cluster
 }
 
+/// Kinds of shared configuration, with a spec of each.
+const SHARED: [(&str, &str); 4] = [
+    ("MCPExternalAuthConfig", r#"{"type": "unauthenticated"}"#),
+    ("MCPOIDCConfig", r#"{"type": "kubernetesServiceAccount", "kubernetesServiceAccount": {}}"#),
+    ("MCPTelemetryConfig", r#"{"prometheus": {"enabled": true}}"#),
+    ("MCPToolConfig", r#"{"toolsFilter": ["read"]}"#),
+];
+
+/// Stores what the operator gives a verdict of.
+fn put_shared(cluster: &Cluster) {
+    for (kind, spec) in SHARED {
+        cluster.put(resource_of(kind, "shared", serde_json::from_str(spec).unwrap()));
+    }
+    let steps = json!([{"id": "a", "tool": "b.c"}]);
+    let tool = json!({"name": "report", "steps": steps});
+    cluster.put(resource_of("VirtualMCPCompositeToolDefinition", "report", tool));
+    let auth_server = json!({"name": "absent"});
+    let server = json!({"image": "i", "authServerRef": auth_server});
+    cluster.put(resource_of("MCPServer", "one", server));
+    let proxy = json!({"remoteUrl": "https://p.example", "authServerRef": auth_server});
+    cluster.put(resource_of("MCPRemoteProxy", "two", proxy));
+}
+
 /// Has the operator do all that it can do.
 async fn use_all(cluster: &mut Cluster) {
     cluster.put_group();
@@ -80,6 +103,7 @@ async fn use_all(cluster: &mut Cluster) {
     cluster.put(json!({
         "apiVersion": "vmcp.dev/v1beta1", "kind": "EmbeddingServer", "metadata": {"name": "embed"}, "spec": {},
     }));
+    put_shared(cluster);
     cluster.settle().await;
     // An autoscaler takes the replicas over, and the account is another one.
     cluster.put(server("b", |spec| {
@@ -91,7 +115,13 @@ async fn use_all(cluster: &mut Cluster) {
     assert_eq!(cluster.reason("b", "ObjectsApplied"), "ObjectsApplied");
     assert!(cluster.find("ServiceAccount", "b-vmcp").is_none());
     cluster.delete("VirtualMCPServer", "a").await;
+    for (kind, _) in SHARED {
+        cluster.delete(kind, "shared").await;
+    }
     cluster.settle().await;
+    for (kind, _) in SHARED {
+        assert!(cluster.find(kind, "shared").is_none(), "{kind}");
+    }
     cluster.stop().await;
 }
 

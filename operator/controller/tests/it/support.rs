@@ -130,6 +130,15 @@ impl Cluster {
     pub(crate) fn put(&self, mut object: Value) {
         // A test may have read an object before the operator wrote it.
         object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        // `kubectl apply` keeps the finalizers of others.
+        let (group, plural) = resource(object["kind"].as_str().unwrap());
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
+        let name = object["metadata"]["name"].as_str().unwrap();
+        if let Some(present) = self.server.get(group, plural, namespace, name)
+            && object["metadata"]["finalizers"].is_null()
+        {
+            object["metadata"]["finalizers"] = present["metadata"]["finalizers"].clone();
+        }
         self.server.put(&object).unwrap();
         if object.get("status").is_some() {
             self.put_status(&object);
@@ -194,18 +203,34 @@ impl Cluster {
         self.get("VirtualMCPServer", name)["status"].clone()
     }
 
-    /// Returns status and reason of a condition.
-    pub(crate) fn condition(&self, name: &str, kind: &str) -> Option<(String, String, String)> {
-        let status = self.status(name);
+    /// Returns status, reason and message of a condition of a server.
+    pub(crate) fn condition(&self, name: &str, type_: &str) -> Option<(String, String, String)> {
+        self.condition_of("VirtualMCPServer", name, type_)
+    }
+
+    /// Returns status, reason and message of a condition.
+    pub(crate) fn condition_of(
+        &self,
+        kind: &str,
+        name: &str,
+        type_: &str,
+    ) -> Option<(String, String, String)> {
+        let status = self.get(kind, name)["status"].clone();
         let conditions = status["conditions"].as_array()?;
-        let found = conditions.iter().find(|condition| condition["type"] == kind)?;
+        let found = conditions.iter().find(|condition| condition["type"] == type_)?;
         let text = |field: &str| found[field].as_str().unwrap().to_owned();
         Some((text("status"), text("reason"), text("message")))
     }
 
+    /// Returns the reason of a condition of a server, with `!` in front if its status is False.
+    pub(crate) fn reason(&self, name: &str, type_: &str) -> String {
+        self.reason_of("VirtualMCPServer", name, type_)
+    }
+
     /// Returns the reason of a condition, with `!` in front if its status is False.
-    pub(crate) fn reason(&self, name: &str, kind: &str) -> String {
-        let Some((status, reason, _)) = self.condition(name, kind) else { return "-".to_owned() };
+    pub(crate) fn reason_of(&self, kind: &str, name: &str, type_: &str) -> String {
+        let found = self.condition_of(kind, name, type_);
+        let Some((status, reason, _)) = found else { return "-".to_owned() };
         if status == "False" { format!("!{reason}") } else { reason }
     }
 
@@ -218,6 +243,11 @@ impl Cluster {
         };
         all.iter().map(line).collect()
     }
+}
+
+/// Returns a resource of vmcp.
+pub(crate) fn resource_of(kind: &str, name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "vmcp.dev/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
 fn now(epoch: Instant) -> Timestamp {
@@ -247,6 +277,7 @@ fn resource(kind: &str) -> (&'static str, &'static str) {
         "Secret" => ("", "secrets"),
         "Service" => ("", "services"),
         "ServiceAccount" => ("", "serviceaccounts"),
+        "Namespace" => ("", "namespaces"),
         "VirtualMCPServer" => ("vmcp.dev", "virtualmcpservers"),
         "MCPGroup" => ("vmcp.dev", "mcpgroups"),
         "MCPServerEntry" => ("vmcp.dev", "mcpserverentries"),

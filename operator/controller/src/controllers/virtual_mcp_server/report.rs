@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::Resource;
 use serde_json::Value;
 use vmcp_api::VirtualMCPServer;
 use vmcp_api::condition::ConditionReason;
@@ -21,6 +19,7 @@ use super::phase::readiness;
 use crate::apply::ApplyError;
 use crate::conditions::{Conditions, Transition};
 use crate::controllers::Context;
+use crate::controllers::transition::{notice, publish};
 use crate::events::Notice;
 use crate::status::{are_same, write_status};
 use crate::stores::Rollout;
@@ -105,12 +104,9 @@ pub(super) async fn report(
         write_status(&context.client, &context.stores, server, &status.to_value()).await?;
     }
     let transitions = status.conditions.transitions(&before);
-    notices.extend(transitions.iter().filter_map(|one| notice(one, &reasons)));
+    notices.extend(transitions.iter().filter_map(|one| notice_of(one, &reasons)));
     notices.extend(left_out_notices(&before, &left_out));
-    let reference = reference(server);
-    for notice in notices {
-        context.recorder.publish(&reference, notice).await;
-    }
+    publish(context, server, notices).await;
     Ok(())
 }
 
@@ -181,9 +177,9 @@ fn left_out_notices(before: &Conditions, left_out: &[LeftOut]) -> Vec<Notice> {
     new.map(|member| Notice::warning(member.reason.as_str(), line(member))).collect()
 }
 
-/// Returns the event of a transition: a warning if the condition became bad, a normal event if it recovered.
-fn notice(transition: &Transition, reasons: &BTreeMap<String, &'static str>) -> Option<Notice> {
-    let Condition { type_, status, reason, message, .. } = &transition.condition;
+/// Returns the event of a transition, with the reason that `reasons` has for the condition.
+fn notice_of(transition: &Transition, reasons: &BTreeMap<String, &'static str>) -> Option<Notice> {
+    let Condition { type_, reason, .. } = &transition.condition;
     // Members have events of their own, and a new server is not ready at first.
     let is_silent = type_ == MembersIncluded::TYPE
         || *reason == ServerReady::DeploymentNotReady.as_str()
@@ -191,17 +187,13 @@ fn notice(transition: &Transition, reasons: &BTreeMap<String, &'static str>) -> 
     if is_silent {
         return None;
     }
-    let bad = if WARNINGS.contains(&type_.as_str()) { "True" } else { "False" };
-    if status == bad {
-        let reason = reasons.get(type_).copied().unwrap_or(reason);
-        return Some(Notice::warning(reason, message));
+    let notice = notice(transition, &WARNINGS)?;
+    match reasons.get(type_) {
+        Some(reason) if notice.is_warning => {
+            Some(Notice { reason: (*reason).to_owned(), ..notice })
+        }
+        Some(_) | None => Some(notice),
     }
-    (transition.previous.as_deref() == Some(bad)).then(|| Notice::normal(reason, message))
-}
-
-/// Returns the reference of events to a server.
-pub(super) fn reference(server: &VirtualMCPServer) -> ObjectReference {
-    ObjectReference { resource_version: None, ..server.object_ref(&()) }
 }
 
 // === impl OwnStatus ===

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::Value;
 use vmcp_api::conversion::{
     Available, ClusterDefaults, ConditionUpdate, Inputs, Member, SecretSource, SourceKind,
     references,
 };
-use vmcp_api::virtual_mcp_server::{AuthzSource, BackendAuth, GroupRefValidated, Phase};
+use vmcp_api::virtual_mcp_server::{AuthzSource, GroupRefValidated, Phase};
 use vmcp_api::{
     EmbeddingServer, GroupPhase, MCPExternalAuthConfig, MCPGroup, MCPOIDCConfig, MCPRemoteProxy,
     MCPServer, MCPServerEntry, MCPTelemetryConfig, MCPToolConfig,
@@ -20,6 +19,7 @@ use crate::controllers::Context;
 use crate::dependencies::Topic;
 use crate::key::Kind;
 use crate::lookup::Lookup;
+use crate::references::Referrer;
 use crate::server_checks::ServerChecks;
 use crate::stores::WatchedWhole;
 
@@ -127,30 +127,21 @@ fn external_auth_configs(
     server: &VirtualMCPServer,
     members: &[Member],
 ) -> BTreeMap<String, Arc<MCPExternalAuthConfig>> {
-    let outgoing = server.spec.outgoing_auth.as_ref();
-    let entries =
-        outgoing.into_iter().flat_map(|auth| auth.default.iter().chain(auth.backends.values()));
-    let explicit =
-        entries.filter_map(|entry: &BackendAuth| entry.external_auth_config_ref.as_ref());
+    let mut names = server.names_of(Kind::MCPExternalAuthConfig);
     let own = members.iter().filter_map(|member| match member {
         Member::Server(server) => server.spec.external_auth_config_ref.as_ref(),
         Member::Proxy(proxy) => proxy.spec.external_auth_config_ref.as_ref(),
         Member::Entry(entry) => entry.spec.external_auth_config_ref.as_ref(),
     });
-    let names = explicit.chain(own).map(|reference| reference.name.clone()).collect();
+    names.extend(own.map(|reference| reference.name.clone()));
     objects::<MCPExternalAuthConfig>(lookup, names)
 }
 
 /// Reads the other resources that the server refers to.
 fn referenced(lookup: &mut Lookup<'_>, server: &VirtualMCPServer, inputs: &mut Inputs) {
     let spec = &server.spec;
-    let config = spec.config.as_ref().map_or(&Value::Null, |config| config.value());
-    let name_of = |value: &Value| value["name"].as_str().map(str::to_owned);
-    let tools = config["aggregation"]["tools"].as_array().into_iter().flatten();
-    let tools = tools.filter_map(|tool| name_of(&tool["toolConfigRef"])).collect();
-    inputs.tool_configs = objects::<MCPToolConfig>(lookup, tools);
-    let definitions = config["compositeToolRefs"].as_array().into_iter().flatten();
-    let definitions = definitions.filter_map(name_of).collect();
+    inputs.tool_configs = objects::<MCPToolConfig>(lookup, server.names_of(Kind::MCPToolConfig));
+    let definitions = server.names_of(Kind::VirtualMCPCompositeToolDefinition);
     inputs.composite_tool_definitions =
         objects::<VirtualMCPCompositeToolDefinition>(lookup, definitions);
     let oidc = spec.incoming_auth.oidc_config_ref.as_ref();
