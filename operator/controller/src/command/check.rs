@@ -49,6 +49,9 @@ impl CheckArgs {
                 for report in &reports {
                     eprint_notes(report);
                 }
+                for (object, message) in manifests.advice() {
+                    eprint_line(&format!("warning for {object}: {message}"));
+                }
                 for finding in &findings {
                     print(&format!("{}\n", line(&documents, finding)));
                 }
@@ -103,11 +106,15 @@ fn as_json(
         });
         each.collect()
     };
+    let advice = manifests.advice().into_iter();
+    let advice: Vec<_> =
+        advice.map(|(object, message)| json!({"object": object, "message": message})).collect();
     json!({
         "valid": findings.is_empty(),
         "findings": findings,
         "missing": notes(|report| &report.missing),
         "warnings": notes(|report| &report.warnings),
+        "advice": advice,
         "ignored": manifests.ignored(),
     })
 }

@@ -192,3 +192,96 @@ fn lists_count_as_their_items() {
     assert!(output.stdout.starts_with(expected), "{}", output.stdout);
     assert_eq!(output.stdout.lines().count(), 1, "{}", output.stdout);
 }
+
+/// Resources to which no server refers, with one mistake or advice of each kind.
+const UNUSED: &str = r"apiVersion: vmcp.dev/v1beta1
+kind: MCPOIDCConfig
+metadata: {name: idp}
+spec:
+  type: inline
+  inline:
+    issuer: ftp://idp.example.com
+---
+apiVersion: vmcp.dev/v1beta1
+kind: MCPTelemetryConfig
+metadata: {name: otel}
+spec:
+  openTelemetry:
+    enabled: true
+    endpoint: http://otel.example
+    tracing: {enabled: true}
+---
+apiVersion: vmcp.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: exchange}
+spec:
+  type: tokenExchange
+  tokenExchange:
+    tokenUrl: http://idp.example.com/token
+    audience: a
+---
+apiVersion: vmcp.dev/v1beta1
+kind: MCPExternalAuthConfig
+metadata: {name: issuer}
+spec:
+  type: embeddedAuthServer
+  embeddedAuthServer:
+    issuer: https://mcp.example.com
+    upstreamProviders:
+    - name: git
+      type: oauth2
+      oauth2Config:
+        authorizationEndpoint: https://id.example.com/authorize
+        tokenEndpoint: https://id.example.com/token
+        clientId: tools
+    - name: okta
+      type: oidc
+      oidcConfig: {issuerUrl: https://okta.example.com, clientId: tools}
+---
+apiVersion: vmcp.dev/v1beta1
+kind: MCPServer
+metadata: {name: server}
+spec:
+  image: i
+  authServerRef: {name: issuer}
+  authzConfig:
+    type: inline
+    inline:
+      policies: ['permit(principal, action, resource);']
+      primaryUpstreamProvider: okta
+---
+apiVersion: vmcp.dev/v1beta1
+kind: MCPRemoteProxy
+metadata: {name: proxy}
+spec:
+  remoteUrl: https://remote.example
+  authServerRef: {name: absent}
+";
+
+#[test]
+fn resources_without_servers_are_judged() {
+    let output = run(&["check", "-f", "-"], UNUSED);
+    assert_eq!(output.code, 1);
+    let expected = [
+        "-:7: MCPOIDCConfig default/idp: spec.inline.issuer: found",
+        "-:15: MCPTelemetryConfig default/otel: spec.openTelemetry.endpoint: found",
+        "MCPExternalAuthConfig default/exchange: spec.tokenExchange.tokenUrl: found",
+        "-:50: MCPServer default/server: spec.authServerRef: MCPExternalAuthConfig issuer: found 2 upstream providers; allowed: one",
+        "-:62: MCPRemoteProxy default/proxy: spec.authServerRef: MCPExternalAuthConfig absent does not exist",
+    ];
+    let lines: Vec<_> = output.stdout.lines().collect();
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.contains(expected), "{expected}\n{line}");
+    }
+    for expected in [
+        "warning for MCPExternalAuthConfig default/issuer: without userInfo",
+        "warning for MCPServer default/server: spec.authzConfig.inline.primaryUpstreamProvider okta",
+    ] {
+        assert!(output.stderr.contains(expected), "{}", output.stderr);
+    }
+    let json = run(&["check", "-f", "-", "--output", "json"], UNUSED).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["advice"].as_array().unwrap().len(), 2);
+    assert_eq!(json["findings"].as_array().unwrap().len(), 5);
+}
