@@ -50,6 +50,10 @@ pub(crate) const RESYNC_INTERVAL: Duration = Duration::from_mins(10);
 /// Time until another attempt to write an object that the API server refused, or that belongs to another owner.
 pub(crate) const REFUSED_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Time until an object is due again that waits for the first status of another one. That status repeats the reconcile sooner; the
+/// time counts if its write fails.
+pub(crate) const FIRST_STATUS_INTERVAL: Duration = Duration::from_secs(5);
+
 // === impl Context ===
 
 impl Context {

@@ -46,6 +46,22 @@ impl<'s> Lookup<'s> {
         W::store(self.stores).get(&key)
     }
 
+    /// Returns whether another object gets its first status now: judged without it, an object would get a status of its own that
+    /// holds for a moment. The object depends on the other one.
+    pub(crate) fn awaits_first_status<W>(
+        &mut self,
+        name: &str,
+        has_status: impl FnOnce(&W::Kept) -> bool,
+    ) -> bool
+    where
+        W: Watched,
+    {
+        let key = self.target.key.sibling(name);
+        // Before the object is read: a reconcile that ends in between has stored its status.
+        let is_busy = self.stores.queue.is_busy_with(&ObjectKey::new(W::KIND, key));
+        is_busy && self.get::<W>(name).is_some_and(|object| !has_status(&object))
+    }
+
     /// Returns the objects of a kind in the namespace that match. The caller depends on a topic that covers them.
     pub(crate) fn list<W: Watched>(&self, matches: impl Fn(&W::Kept) -> bool) -> Vec<Arc<W::Kept>> {
         let objects = W::store(self.stores).list(Some(&self.target.key.namespace));

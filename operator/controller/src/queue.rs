@@ -86,6 +86,12 @@ impl Queue {
         self.added.notify_one();
     }
 
+    /// Returns whether an object waits for a worker, or is reconciled now.
+    pub(crate) fn is_busy_with(&self, target: &ObjectKey) -> bool {
+        let state = self.lock();
+        state.queued.contains(target) || state.running.contains(target)
+    }
+
     /// Returns the number of objects that wait for a worker.
     pub(crate) fn len(&self) -> usize {
         self.lock().ready.len()
@@ -154,6 +160,18 @@ mod tests {
         assert_eq!(queue.len(), 0);
         queue.finish(&running, None);
         assert_eq!(queue.next().await, target("a"));
+    }
+
+    #[tokio::test]
+    async fn object_is_busy_until_its_reconcile_ends() {
+        let queue = Queue::default();
+        assert!(!queue.is_busy_with(&target("a")));
+        queue.add(target("a"));
+        assert!(queue.is_busy_with(&target("a")));
+        let running = queue.next().await;
+        assert!(queue.is_busy_with(&running));
+        queue.finish(&running, Some(Duration::from_mins(1)));
+        assert!(!queue.is_busy_with(&running), "a later reconcile is no present one");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use vmcp_api::{
     MCPServerEntryStatus,
 };
 
-use super::{Context, RESYNC_INTERVAL};
+use super::{Context, FIRST_STATUS_INTERVAL, RESYNC_INTERVAL};
 use crate::apply::ApplyError;
 use crate::conditions::Conditions;
 use crate::key::{Kind, ObjectKey};
@@ -23,6 +23,10 @@ pub(super) async fn reconcile(
 ) -> Result<Option<Duration>, ApplyError> {
     let Some(entry) = context.stores.entries.get(&target.key) else { return Ok(None) };
     let mut lookup = Lookup::new(&context.stores, target.clone());
+    let group_name = &entry.spec.group_ref.name;
+    if lookup.awaits_first_status::<MCPGroup>(group_name, |group| group.status.is_some()) {
+        return Ok(Some(FIRST_STATUS_INTERVAL));
+    }
     let (group, is_group_pending) = group(&mut lookup, &entry);
     let mut updates = vec![url(&entry), credentials(&mut lookup, &entry)];
     updates.push(ca_bundle(context, &mut lookup, &entry).await?);

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use vmcp_api::VirtualMCPServer;
 use vmcp_api::conversion::{ConditionUpdate, Conversion, ConversionError, convert};
 use vmcp_api::names::{config_map_name, deployment_name, service_url};
 use vmcp_api::virtual_mcp_server::{Phase, PodTemplateSpecValid, ServerValid};
+use vmcp_api::{MCPGroup, MCPServerEntry, VirtualMCPServer};
 
 use self::report::{Outcome, report};
 use self::resolve::{Resolved, resolve};
@@ -21,7 +21,7 @@ pub(crate) use self::resolve::{Resources, resources};
 pub(crate) use self::uniqueness::conditions as uniqueness_conditions;
 use self::write::write;
 use super::write_outcome::WriteOutcome;
-use super::{Context, RESYNC_INTERVAL};
+use super::{Context, FIRST_STATUS_INTERVAL, RESYNC_INTERVAL};
 use crate::apply::{ApplyError, Owner, hash};
 use crate::conditions::joined;
 use crate::events::Notice;
@@ -40,6 +40,9 @@ pub(crate) async fn reconcile(
         return Ok(None);
     }
     let mut lookup = Lookup::new(&context.stores, target.clone());
+    if awaits_first_status(&mut lookup, &server) {
+        return Ok(Some(FIRST_STATUS_INTERVAL));
+    }
     let uniqueness = uniqueness::conditions(&context.stores, &mut lookup, &server);
     let resolved = resolve(context, &mut lookup, Arc::clone(&server)).await?;
     lookup.finish();
@@ -77,6 +80,25 @@ pub(crate) async fn reconcile(
     let server = context.stores.servers.get(&target.key).unwrap_or(server);
     report(context, &server, rollout, outcome).await?;
     Ok(Some(context.environment.jitter(delay)))
+}
+
+/// Returns whether the group gets its first status now, or for a new server one of its entries: pods that start without an entry
+/// would be replaced at once.
+fn awaits_first_status(lookup: &mut Lookup<'_>, server: &VirtualMCPServer) -> bool {
+    let group = &server.spec.group_ref.name;
+    if lookup.awaits_first_status::<MCPGroup>(group, |group| group.status.is_some()) {
+        return true;
+    }
+    if server.status.is_some() {
+        return false;
+    }
+    let entries = lookup.list::<MCPServerEntry>(|entry| {
+        entry.status.is_none() && entry.spec.group_ref.name == *group
+    });
+    entries.iter().any(|entry| {
+        let name = entry.metadata.name.as_deref().unwrap_or_default();
+        lookup.awaits_first_status::<MCPServerEntry>(name, |entry| entry.status.is_some())
+    })
 }
 
 /// Converts and plans. Returns `None` if the configuration cannot come into force.

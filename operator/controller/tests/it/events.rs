@@ -28,7 +28,6 @@ async fn event_follows_each_transition_once() {
             "Normal GroupRefValid: MCPGroup tools is ready",
             "Normal ServiceCreated: the Service was created",
             "Warning GroupRefNotFound: MCPGroup tools does not exist",
-            "Warning GroupRefNotReady: MCPGroup tools is not ready: its phase is Pending",
         ]
     );
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use vmcp_kube_fixture::{Fault, FaultRule};
 
 use super::support::{Cluster, server};
 
@@ -114,4 +115,52 @@ async fn entry_waits_for_its_group() {
     assert_eq!(state(&cluster), ("Failed".to_owned(), missing));
     assert_eq!(cluster.reason("a", "GroupRefValidated"), "!GroupRefNotFound");
     assert!(cluster.find("Deployment", "a-vmcp").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_objects_get_one_status_each() {
+    let mut cluster = Cluster::new();
+    cluster.start().await;
+    cluster.take_writes();
+    cluster.put_group();
+    let mut names = vec!["e".to_owned()];
+    names.extend((0..4).map(|index| format!("e{index}")));
+    for name in &names {
+        let mut entry = entry("tools", |_| {});
+        entry["metadata"]["name"] = name.as_str().into();
+        cluster.put(entry);
+    }
+    cluster.put(server("a", |spec| spec["outgoingAuth"] = json!({"source": "inline"})));
+    cluster.settle().await;
+    let writes = cluster.take_writes();
+    let count = |part: &str| writes.iter().filter(|line| line.contains(part)).count();
+    assert_eq!(count("patch mcpgroups.vmcp.dev/status"), 1, "{writes:?}");
+    assert_eq!(count("patch mcpserverentries.vmcp.dev/status"), names.len(), "{writes:?}");
+    assert_eq!(count("patch virtualmcpservers.vmcp.dev/status"), 1, "{writes:?}");
+    // Pods start with all entries.
+    assert_eq!((count("patch configmaps"), count("patch deployments")), (1, 1), "{writes:?}");
+    let events = cluster.events();
+    assert_eq!(events.len(), 2, "{events:?}");
+    // An entry that comes later is no event either.
+    let mut late = entry("tools", |_| {});
+    late["metadata"]["name"] = "late".into();
+    cluster.put(late);
+    cluster.settle().await;
+    let events = cluster.events();
+    assert!(events[2..].iter().all(|line| line.contains("DeploymentUpdated")), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn entry_reports_group_without_status() {
+    let mut cluster = Cluster::new();
+    let rule = FaultRule::new(Fault::Status(500)).on_writes().on_resource("mcpgroups");
+    cluster.server.disturb(rule);
+    cluster.start().await;
+    cluster.put_group();
+    cluster.put(entry("tools", |_| {}));
+    cluster.settle().await;
+    assert_eq!(state(&cluster), ("Pending".to_owned(), vec!["GroupRefNotReady".to_owned()]));
+    cluster.server.revive();
+    cluster.pass(Duration::from_mins(6)).await;
+    assert_eq!(state(&cluster), ("Valid".to_owned(), Vec::new()));
 }

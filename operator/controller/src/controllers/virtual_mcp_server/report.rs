@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 use vmcp_api::VirtualMCPServer;
 use vmcp_api::condition::ConditionReason;
-use vmcp_api::conversion::{ConditionUpdate, LeftOut};
+use vmcp_api::conversion::{ConditionUpdate, LeftOut, LeftOutReason};
 use vmcp_api::virtual_mcp_server::{
     AudienceUnique, AuthConfigured, AuthServerConfigValidated, AuthzUpstreamSelection,
     BackendAuthConfig, CompositeToolRefsValidated, DefaultAuthConfig, DiscoveredAuthConfig,
@@ -170,10 +170,12 @@ fn line(member: &LeftOut) -> String {
     format!("{} {backend}: {}: {message}", kind.as_str(), reason.as_str())
 }
 
-/// Returns the events about members that were not left out for the same reason before.
+/// Returns the events about members that were not left out for the same reason before. A new entry is not checked at first, which
+/// is none.
 fn left_out_notices(before: &Conditions, left_out: &[LeftOut]) -> Vec<Notice> {
     let known = before.get(MembersIncluded::TYPE).map_or("", |condition| &condition.message);
-    let new = left_out.iter().filter(|member| !known.contains(&line(member)));
+    let lasting = left_out.iter().filter(|member| member.reason != LeftOutReason::EntryPending);
+    let new = lasting.filter(|member| !known.contains(&line(member)));
     new.map(|member| Notice::warning(member.reason.as_str(), line(member))).collect()
 }
 
