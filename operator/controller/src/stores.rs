@@ -203,7 +203,7 @@ impl Stores {
         topics.iter().flat_map(|topic| self.dependencies.dependents(topic)).collect()
     }
 
-    /// Stores an object whose status the operator wrote, so that the next reconcile does not repeat it. Queues what depends on
+    /// Stores an object whose status or finalizers the operator wrote, so that the next reconcile does not repeat it. Queues what depends on
     /// the object but itself: the watch will not tell of this version again.
     pub(crate) fn record_status<W: Watched>(&self, key: Key, written: Versioned<W::Kept>) {
         let object = ObjectKey::new(W::KIND, key.clone());
@@ -367,7 +367,7 @@ mod tests {
         Versioned { version, value: Arc::new(value.keep()) }
     }
 
-    fn config(filter: &str, status: Value) -> Value {
+    fn config(filter: &str, status: &Value) -> Value {
         json!({
             "apiVersion": "vmcp.dev/v1beta1", "kind": "MCPToolConfig",
             "spec": {"toolsFilter": [filter]}, "status": status,
@@ -397,15 +397,15 @@ mod tests {
         let server = ObjectKey::new(Kind::VirtualMCPServer, key("a"));
         let topic = Topic::Object(ObjectKey::new(Kind::MCPToolConfig, key("c")));
         stores.dependencies.add(&server, &topic);
-        let write = |version, filter, status| {
+        let write = |version, filter, status: &Value| {
             let written = object::<MCPToolConfig>(version, "c", config(filter, status));
             stores.record_status::<MCPToolConfig>(key("c"), written);
         };
-        write(1, "one", json!({}));
+        write(1, "one", &json!({}));
         assert_eq!(take(&stores).await, 1);
-        write(2, "one", json!({"configHash": "x"}));
+        write(2, "one", &json!({"configHash": "x"}));
         assert_eq!(take(&stores).await, 0);
-        write(3, "two", json!({"configHash": "x"}));
+        write(3, "two", &json!({"configHash": "x"}));
         assert_eq!(take(&stores).await, 1);
     }
 

@@ -119,7 +119,7 @@ fn error_of(resource: &impl SharedResource) -> Option<String> {
 
 fn deletion_blocked(referrers: &Referrers) -> ConditionUpdate {
     let message = format!(
-        "{} refer to this resource; remove the references, or delete what has them",
+        "still referenced by {}; remove the references, or delete these resources",
         referrers.describe()
     );
     ConditionUpdate::new(DeletionBlocked::Referenced, message)

@@ -141,7 +141,7 @@ async fn new_objects_get_one_status_each() {
     assert_eq!((count("patch configmaps"), count("patch deployments")), (1, 1), "{writes:?}");
     let events = cluster.events();
     assert_eq!(events.len(), 2, "{events:?}");
-    // An entry that comes later is no event either.
+    // A later entry leads to no event of its own either.
     let mut late = entry("tools", |_| {});
     late["metadata"]["name"] = "late".into();
     cluster.put(late);

@@ -38,67 +38,75 @@ fn put_issuers(cluster: &Cluster) {
     cluster.put(resource_of("MCPExternalAuthConfig", "none", json!({"type": "unauthenticated"})));
 }
 
+/// Fields of a spec, with the reason of `AuthServerRefValidated` and a part of its message.
+const CASES: [(&str, &str, &str); 13] = [
+    ("{authServerRef: {name: one}}", "AuthServerRefValid", "MCPExternalAuthConfig one"),
+    (
+        "{authServerRef: {name: absent}}",
+        "!AuthServerRefNotFound",
+        "spec.authServerRef: MCPExternalAuthConfig absent does not exist",
+    ),
+    (
+        "{authServerRef: {name: none}}",
+        "!AuthServerRefInvalidType",
+        "found type: unauthenticated; allowed: embeddedAuthServer",
+    ),
+    (
+        "{authServerRef: {name: invalid}}",
+        "!AuthServerRefInvalidConfig",
+        "spec.embeddedAuthServer.issuer: found",
+    ),
+    (
+        "{authServerRef: {name: two}}",
+        "!MultiUpstreamNotSupported",
+        "found 2 upstream providers; allowed: one",
+    ),
+    (
+        "{authServerRef: {kind: Secret, name: one}}",
+        "!AuthServerRefInvalidKind",
+        "spec.authServerRef.kind: found Secret; allowed: MCPExternalAuthConfig",
+    ),
+    (
+        "{authServerRef: {name: one}, externalAuthConfigRef: {name: two}}",
+        "!AuthServerRefInvalidConfig",
+        "allowed: one of them",
+    ),
+    (
+        "{externalAuthConfigRef: {name: two}}",
+        "!MultiUpstreamNotSupported",
+        "spec.externalAuthConfigRef: MCPExternalAuthConfig two",
+    ),
+    ("{externalAuthConfigRef: {name: one}}", "AuthServerRefValid", "one"),
+    ("{externalAuthConfigRef: {name: none}}", "-", ""),
+    (
+        "{authServerRef: {name: one}, oidcConfigRef: {name: idp, audience: 'https://b.example/mcp', resourceUrl: 'https://a.example/mcp'}}",
+        "!AuthServerRefInvalidConfig",
+        "spec.oidcConfigRef.audience https://b.example/mcp",
+    ),
+    (
+        "{authServerRef: {name: one}, oidcConfigRef: {name: idp, audience: 'https://a.example/mcp', resourceUrl: 'https://a.example/mcp'}}",
+        "AuthServerRefValid",
+        "one",
+    ),
+    ("{}", "-", ""),
+];
+
 #[tokio::test(start_paused = true)]
 async fn each_reason_names_what_to_change() {
-    let reference = |name: &str| json!({"authServerRef": {"name": name}});
-    let oidc = |audience: &str| {
-        json!({
-            "authServerRef": {"name": "one"},
-            "oidcConfigRef": {"name": "idp", "audience": audience, "resourceUrl": "https://a.example/mcp"},
-        })
-    };
-    let cases = [
-        (reference("one"), "AuthServerRefValid", "MCPExternalAuthConfig one"),
-        (
-            reference("absent"),
-            "!AuthServerRefNotFound",
-            "spec.authServerRef: MCPExternalAuthConfig absent does not exist",
-        ),
-        (
-            reference("none"),
-            "!AuthServerRefInvalidType",
-            "found type: unauthenticated; allowed: embeddedAuthServer",
-        ),
-        (reference("invalid"), "!AuthServerRefInvalidConfig", "spec.embeddedAuthServer.issuer"),
-        (
-            reference("two"),
-            "!MultiUpstreamNotSupported",
-            "found 2 upstream providers; allowed: one",
-        ),
-        (
-            json!({"authServerRef": {"kind": "Secret", "name": "one"}}),
-            "!AuthServerRefInvalidKind",
-            "spec.authServerRef.kind: found Secret; allowed: MCPExternalAuthConfig",
-        ),
-        (
-            json!({"authServerRef": {"name": "one"}, "externalAuthConfigRef": {"name": "two"}}),
-            "!AuthServerRefInvalidConfig",
-            "allowed: one of them",
-        ),
-        (
-            json!({"externalAuthConfigRef": {"name": "two"}}),
-            "!MultiUpstreamNotSupported",
-            "spec.externalAuthConfigRef: MCPExternalAuthConfig two",
-        ),
-        (json!({"externalAuthConfigRef": {"name": "one"}}), "AuthServerRefValid", "one"),
-        (json!({"externalAuthConfigRef": {"name": "none"}}), "-", ""),
-        (
-            oidc("https://b.example/mcp"),
-            "!AuthServerRefInvalidConfig",
-            "spec.oidcConfigRef.audience https://b.example/mcp",
-        ),
-        (oidc("https://a.example/mcp"), "AuthServerRefValid", "one"),
-        (json!({}), "-", ""),
-    ];
     for (kind, _) in KINDS {
         let cluster = Cluster::running().await;
         put_issuers(&cluster);
-        for (fields, reason, part) in &cases {
+        for (fields, reason, part) in CASES {
+            let fields: serde_json::Map<String, Value> = serde_saphyr::from_str(fields).unwrap();
             cluster.put(workload(kind, |spec| {
-                spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+                spec.as_object_mut().unwrap().extend(fields.clone());
             }));
             cluster.settle().await;
-            assert_eq!(cluster.reason_of(kind, "w", "AuthServerRefValidated"), *reason, "{fields}");
+            assert_eq!(
+                cluster.reason_of(kind, "w", "AuthServerRefValidated"),
+                reason,
+                "{fields:?}"
+            );
             let condition = cluster.condition_of(kind, "w", "AuthServerRefValidated");
             let message = condition.map(|(_, _, message)| message).unwrap_or_default();
             assert!(message.contains(part), "{part}: {message}");

@@ -124,7 +124,7 @@ fn everything_is_valid() {
     let output = run(&["check", "-f", &manifest("everything.yaml")], "");
     assert_eq!(output.stdout, "valid: 11 objects; 0 of other kinds ignored\n", "{}", output.stderr);
     assert_eq!(output.code, 0);
-    // Secrets come from elsewhere in most repositories: a missing one is no mistake, and is named.
+    // Secrets come from elsewhere in most repositories: a missing one is named, and not a mistake.
     let missing = "missing for VirtualMCPServer team/everything: key api of Secret keys";
     assert!(output.stderr.contains(missing), "{}", output.stderr);
     assert!(!output.stderr.contains("Secret redis"), "{}", output.stderr);

@@ -84,11 +84,11 @@ async fn last_reference_unblocks() {
     cluster.delete(kind, "c").await;
     cluster.settle().await;
     let message = || cluster.condition_of(kind, "c", "DeletionBlocked").map(|(_, _, text)| text);
-    assert!(message().unwrap().starts_with("VirtualMCPServer/a, VirtualMCPServer/b refer"));
+    assert!(message().unwrap().contains("by VirtualMCPServer/a, VirtualMCPServer/b;"));
     // One leaves by deletion, the other by an edit.
     cluster.delete("VirtualMCPServer", "a").await;
     cluster.settle().await;
-    assert!(message().unwrap().starts_with("VirtualMCPServer/b refer"));
+    assert!(message().unwrap().contains("by VirtualMCPServer/b;"));
     cluster.put(virtual_server(kind, "b", "d"));
     cluster.pass(Duration::from_secs(1)).await;
     assert!(cluster.find(kind, "c").is_none());
@@ -130,7 +130,7 @@ async fn message_names_ten_referrers() {
     cluster.delete(kind, "c").await;
     cluster.settle().await;
     let (_, _, message) = cluster.condition_of(kind, "c", "DeletionBlocked").unwrap();
-    assert!(message.contains("MCPServer/s09 and 2 more refer"), "{message}");
+    assert!(message.contains("MCPServer/s09 and 2 more;"), "{message}");
 }
 
 /// Such a server cannot come back, and may own the configuration: it would wait for it, and the configuration for the server.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{KINDS, config, count_events, entry, virtual_server, workload};
 use crate::support::{Cluster, resource_of};
@@ -65,109 +65,87 @@ async fn hash_equals_that_of_server() {
     }
 }
 
-/// A mistake, with the reason of `Valid` and parts of its message.
-type Mistake = (&'static str, Value, &'static str, &'static [&'static str]);
-
-/// Mistakes that the API server lets through.
-fn mistakes() -> Vec<Mistake> {
-    let oidc = |inline: Value| json!({"type": "inline", "inline": inline});
-    let exchange = |change: Value| {
-        let mut exchange = json!({"tokenUrl": "https://idp.example.com/token", "audience": "a"});
-        exchange.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-        json!({"type": "tokenExchange", "tokenExchange": exchange})
-    };
-    let header = |name: &str| {
-        let reference = json!({"name": "s", "key": "k"});
-        json!({"type": "headerInjection", "headerInjection": {"headerName": name, "valueSecretRef": reference}})
-    };
-    let role = "arn:aws:iam::123456789012:role/reader";
-    let sts = |matcher: &str| {
-        let mapping = json!({"roleArn": role, "matcher": matcher});
-        json!({"type": "awsSts", "awsSts": {"region": "eu-west-1", "roleMappings": [mapping]}})
-    };
-    let telemetry = |change: Value| {
-        let mut export = json!({"enabled": true, "endpoint": "https://otel.example", "tracing": {"enabled": true}});
-        export.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-        json!({"openTelemetry": export})
-    };
-    vec![
-        (
-            "MCPExternalAuthConfig",
-            exchange(json!({"tokenUrl": "http://idp.example.com/token"})),
-            "!ValidationFailed",
-            &["tokenUrl", "https"],
-        ),
-        (
-            "MCPExternalAuthConfig",
-            exchange(json!({"tokenUrl": "idp"})),
-            "!ValidationFailed",
-            &["spec.tokenExchange.tokenUrl: found"],
-        ),
-        ("MCPExternalAuthConfig", header("Host"), "!ValidationFailed", &["headerName", "Host"]),
-        (
-            "MCPExternalAuthConfig",
-            header("a b"),
-            "!ValidationFailed",
-            &["spec.headerInjection.headerName: found"],
-        ),
-        (
-            "MCPExternalAuthConfig",
-            sts("claims["),
-            "!ValidationFailed",
-            &["awsSts.roleMappings[0].matcher", "CEL"],
-        ),
-        (
-            "MCPOIDCConfig",
-            oidc(json!({"issuer": "ftp://id.example.com"})),
-            "!ConfigInvalid",
-            &["spec.inline.issuer: found"],
-        ),
-        (
-            "MCPOIDCConfig",
-            oidc(json!({"issuer": "http://id.example.com"})),
-            "!ConfigInvalid",
-            &["spec.inline.issuer: found", "https"],
-        ),
-        (
-            "MCPOIDCConfig",
-            oidc(json!({"issuer": "https://id.example.com", "jwksUrl": "http://id.example.com/k"})),
-            "!ConfigInvalid",
-            &["spec.inline.jwksUrl: found", "insecureAllowHTTP"],
-        ),
-        (
-            "MCPOIDCConfig",
-            oidc(json!({"issuer": "https://id.example.com", "jwksAuthTokenPath": "token"})),
-            "!ConfigInvalid",
-            &["spec.inline.jwksAuthTokenPath: found"],
-        ),
-        (
-            "MCPTelemetryConfig",
-            telemetry(json!({"endpoint": "http://otel.example"})),
-            "!ValidationFailed",
-            &["spec.openTelemetry.endpoint: found", "insecure"],
-        ),
-        (
-            "MCPTelemetryConfig",
-            telemetry(json!({"endpoint": "grpc://otel.example"})),
-            "!ValidationFailed",
-            &["endpoint: found another scheme"],
-        ),
-        (
-            "MCPTelemetryConfig",
-            telemetry(
-                json!({"sensitiveHeaders": [{"name": "a b", "secretKeyRef": {"name": "s", "key": "k"}}]}),
-            ),
-            "!ValidationFailed",
-            &["sensitiveHeaders[0].name: found"],
-        ),
-    ]
-}
+/// Mistakes that the API server lets through: kind, spec, reason of `Valid`, and parts of its message.
+const MISTAKES: [(&str, &str, &str, &[&str]); 12] = [
+    (
+        "MCPExternalAuthConfig",
+        "{type: tokenExchange, tokenExchange: {audience: a, tokenUrl: 'http://idp.example.com/token'}}",
+        "!ValidationFailed",
+        &["tokenUrl", "https"],
+    ),
+    (
+        "MCPExternalAuthConfig",
+        "{type: tokenExchange, tokenExchange: {audience: a, tokenUrl: idp}}",
+        "!ValidationFailed",
+        &["spec.tokenExchange.tokenUrl: found"],
+    ),
+    (
+        "MCPExternalAuthConfig",
+        "{type: headerInjection, headerInjection: {headerName: Host, valueSecretRef: {name: s, key: k}}}",
+        "!ValidationFailed",
+        &["headerName", "Host"],
+    ),
+    (
+        "MCPExternalAuthConfig",
+        "{type: headerInjection, headerInjection: {headerName: a b, valueSecretRef: {name: s, key: k}}}",
+        "!ValidationFailed",
+        &["spec.headerInjection.headerName: found"],
+    ),
+    (
+        "MCPExternalAuthConfig",
+        "{type: awsSts, awsSts: {region: eu-west-1, roleMappings: [{roleArn: 'arn:aws:iam::123456789012:role/reader', matcher: 'claims['}]}}",
+        "!ValidationFailed",
+        &["spec.awsSts.roleMappings[0].matcher: found", "CEL"],
+    ),
+    (
+        "MCPOIDCConfig",
+        "{type: inline, inline: {issuer: 'ftp://id.example.com'}}",
+        "!ConfigInvalid",
+        &["spec.inline.issuer: found"],
+    ),
+    (
+        "MCPOIDCConfig",
+        "{type: inline, inline: {issuer: 'http://id.example.com'}}",
+        "!ConfigInvalid",
+        &["spec.inline.issuer: found", "https"],
+    ),
+    (
+        "MCPOIDCConfig",
+        "{type: inline, inline: {issuer: 'https://id.example.com', jwksUrl: 'http://id.example.com/k'}}",
+        "!ConfigInvalid",
+        &["spec.inline.jwksUrl: found", "insecureAllowHTTP"],
+    ),
+    (
+        "MCPOIDCConfig",
+        "{type: inline, inline: {issuer: 'https://id.example.com', jwksAuthTokenPath: token}}",
+        "!ConfigInvalid",
+        &["spec.inline.jwksAuthTokenPath: found"],
+    ),
+    (
+        "MCPTelemetryConfig",
+        "{openTelemetry: {enabled: true, endpoint: 'http://otel.example', tracing: {enabled: true}}}",
+        "!ValidationFailed",
+        &["spec.openTelemetry.endpoint: found", "insecure"],
+    ),
+    (
+        "MCPTelemetryConfig",
+        "{openTelemetry: {enabled: true, endpoint: 'grpc://otel.example', tracing: {enabled: true}}}",
+        "!ValidationFailed",
+        &["endpoint: found another scheme"],
+    ),
+    (
+        "MCPTelemetryConfig",
+        "{openTelemetry: {enabled: true, endpoint: 'https://otel.example', tracing: {enabled: true}, sensitiveHeaders: [{name: a b, secretKeyRef: {name: s, key: k}}]}}",
+        "!ValidationFailed",
+        &["sensitiveHeaders[0].name: found"],
+    ),
+];
 
 #[tokio::test(start_paused = true)]
 async fn each_mistake_is_named() {
-    for (kind, spec, reason, parts) in mistakes() {
+    for (kind, spec, reason, parts) in MISTAKES {
         let mut cluster = Cluster::running().await;
-        cluster.put(resource_of(kind, "c", spec.clone()));
+        cluster.put(resource_of(kind, "c", serde_saphyr::from_str(spec).unwrap()));
         cluster.settle().await;
         assert_eq!(cluster.reason_of(kind, "c", "Valid"), reason, "{spec}");
         let (_, _, message) = cluster.condition_of(kind, "c", "Valid").unwrap();
@@ -197,10 +175,17 @@ async fn server_agrees_without_waiting_for_verdict() {
     let (_, _, of_server) = cluster.condition("a", "OIDCConfigRefValidated").unwrap();
     let (_, _, own) = cluster.condition_of("MCPOIDCConfig", "c", "Valid").unwrap();
     assert!(of_server.contains(&own), "{of_server}: {own}");
-    // A verdict of somebody else does not count: the operator judges by itself.
     cluster.put(config("MCPOIDCConfig", "c", "one"));
     cluster.settle().await;
     assert_eq!(cluster.reason("a", "OIDCConfigRefValidated"), "OIDCConfigRefValid");
+    // The verdict of another program is replaced, and no server follows it.
+    let mut object = cluster.get("MCPOIDCConfig", "c");
+    object["status"]["conditions"][0]["status"] = "False".into();
+    cluster.take_writes();
+    cluster.put_status(&object);
+    cluster.settle().await;
+    assert_eq!(cluster.take_writes(), ["patch mcpoidcconfigs.vmcp.dev/status default/c"]);
+    assert_eq!(cluster.reason_of("MCPOIDCConfig", "c", "Valid"), "ConfigValid");
 }
 
 #[tokio::test(start_paused = true)]
