@@ -256,14 +256,21 @@ impl Applier {
         Ok(())
     }
 
-    /// Returns the object from the store, or from the API server if the store does not have it: objects without the
-    /// operator's label are not watched.
+    /// Returns the object from the store, or from the API server if it may exist all the same: of most kinds, objects without
+    /// the operator's label are not watched.
     async fn present(&self, desired: &Desired) -> Result<Option<Owned>, ApplyError> {
-        let store = desired.watched.and_then(|kind| self.stores.owned(kind));
-        if let Some(present) = store.and_then(|store| store.get(&desired.key)) {
-            return Ok(Some((*present).clone()));
+        if let Some(present) = self.stored(desired) {
+            return Ok(Some(present));
+        }
+        if desired.watched.is_some_and(Kind::is_watched_without_label) {
+            return Ok(None);
         }
         self.live(desired).await
+    }
+
+    fn stored(&self, desired: &Desired) -> Option<Owned> {
+        let store = desired.watched.and_then(|kind| self.stores.owned(kind))?;
+        store.get(&desired.key).map(|present| (*present).clone())
     }
 
     async fn live(&self, desired: &Desired) -> Result<Option<Owned>, ApplyError> {

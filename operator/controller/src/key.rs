@@ -94,6 +94,11 @@ impl Kind {
         }
     }
 
+    /// Returns whether objects of a built-in kind are watched that lack the operator's label: resources refer to them.
+    pub(crate) fn is_watched_without_label(self) -> bool {
+        matches!(self, Self::ConfigMap | Self::Secret)
+    }
+
     /// Returns the kind as manifests write it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

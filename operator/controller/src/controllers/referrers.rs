@@ -20,7 +20,7 @@ const MAX_LISTED: usize = 1_000;
 const MAX_NAMED: usize = 10;
 
 /// Objects of one page of a list.
-const PAGE: u32 = 500;
+const PAGE: u32 = 100;
 
 /// Resources that refer to a shared one.
 #[derive(Debug, Default)]

@@ -84,16 +84,17 @@ pub(super) async fn reconcile<C: SharedConfig>(
     }
     let mut lookup = Lookup::new(&context.stores, target.clone());
     let mut referrers = Referrers::of(&mut lookup);
-    let keys = key_refs(context, &mut lookup, &*config, &referrers).await?;
-    lookup.finish();
     if is_deleted && referrers.is_empty() {
         // A referrer of which the watch has not told yet.
         referrers = Referrers::live(context, target).await?;
         if referrers.is_empty() {
+            lookup.finish();
             release(context, &*config).await?;
             return Ok(None);
         }
     }
+    let keys = key_refs(context, &mut lookup, &*config, &referrers).await?;
+    lookup.finish();
     if !is_deleted {
         config = protect(context, config).await?;
     }

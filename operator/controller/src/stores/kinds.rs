@@ -36,15 +36,19 @@ pub(super) fn start(starter: &mut Starter, namespace: Option<&str>) {
     starter.whole::<MCPToolConfig>(namespace, None);
     starter.whole::<VirtualMCPCompositeToolDefinition>(namespace, None);
     starter.whole::<EmbeddingServer>(namespace, None);
-    // Resources refer to Secrets and ConfigMaps that others made.
-    starter.metadata::<ConfigMap>(namespace, None);
-    starter.metadata::<Secret>(namespace, None);
-    starter.metadata::<ServiceAccount>(namespace, Some(MADE_BY_OPERATOR));
-    starter.metadata::<Role>(namespace, Some(MADE_BY_OPERATOR));
-    starter.metadata::<RoleBinding>(namespace, Some(MADE_BY_OPERATOR));
-    starter.whole::<Deployment>(namespace, Some(MADE_BY_OPERATOR));
-    starter.whole::<StatefulSet>(namespace, Some(MADE_BY_OPERATOR));
-    starter.metadata::<Service>(namespace, Some(MADE_BY_OPERATOR));
+    starter.metadata::<ConfigMap>(namespace, selector(Kind::ConfigMap));
+    starter.metadata::<Secret>(namespace, selector(Kind::Secret));
+    starter.metadata::<ServiceAccount>(namespace, selector(Kind::ServiceAccount));
+    starter.metadata::<Role>(namespace, selector(Kind::Role));
+    starter.metadata::<RoleBinding>(namespace, selector(Kind::RoleBinding));
+    starter.whole::<Deployment>(namespace, selector(Kind::Deployment));
+    starter.whole::<StatefulSet>(namespace, selector(Kind::StatefulSet));
+    starter.metadata::<Service>(namespace, selector(Kind::Service));
+}
+
+/// Returns the label selector of the watch of a built-in kind.
+fn selector(kind: Kind) -> Option<&'static str> {
+    (!kind.is_watched_without_label()).then_some(MADE_BY_OPERATOR)
 }
 
 macro_rules! resources {

@@ -88,9 +88,13 @@ async fn use_all(cluster: &mut Cluster) {
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "data": {"token": "YQ=="},
     }));
     cluster.put(json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca"}, "data": {"ca.crt": "x"},
+    }));
+    cluster.put(json!({
         "apiVersion": "vmcp.dev/v1beta1", "kind": "MCPServerEntry", "metadata": {"name": "entry"},
         "spec": {
             "remoteUrl": "https://one.example/mcp", "transport": "streamable-http", "groupRef": {"name": "tools"},
+            "caBundleRef": {"configMapRef": {"name": "ca", "key": "ca.crt"}},
             "headerForward": {"addHeadersFromSecret": [{"headerName": "x-a", "valueSecretRef": {"name": "token", "key": "token"}}]},
         },
     }));

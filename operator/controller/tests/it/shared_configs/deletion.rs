@@ -171,9 +171,8 @@ async fn referrer_unknown_to_watch_blocks_deletion() {
     let lists = cluster.server.requests().into_iter();
     let lists = lists.filter(|one| one.verb == "list" && one.resource == "virtualmcpservers");
     assert_eq!(lists.count(), 1, "referrers are listed once");
-    // The retry lists them once more, and the deletion ends.
+    // The retry lists them once more, and the deletion ends: no watch tells of it.
     cluster.delete("MCPServer", "late").await;
-    cluster.server.revive();
     cluster.settle().await;
     assert!(cluster.find(kind, "c").is_none());
 }
@@ -191,5 +190,23 @@ async fn forbidden_list_keeps_finalizer() {
     assert!(cluster.find(kind, "c").is_some());
     cluster.server.revive();
     cluster.pass(Duration::from_mins(6)).await;
+    assert!(cluster.find(kind, "c").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unreadable_secret_holds_no_deletion() {
+    let cluster = Cluster::running().await;
+    let key = json!({"name": "s", "key": "k"});
+    let header = json!({"headerName": "X-Key", "valueSecretRef": key});
+    let kind = "MCPExternalAuthConfig";
+    let spec = json!({"type": "headerInjection", "headerInjection": header});
+    cluster.put(resource_of(kind, "c", spec));
+    cluster.put(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "eA=="}}));
+    cluster.settle().await;
+    let rule = FaultRule::new(Fault::Status(403)).on_verbs(&["get"]).on_resource("secrets");
+    cluster.server.disturb(rule);
+    cluster.put(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "eQ=="}}));
+    cluster.delete(kind, "c").await;
+    cluster.settle().await;
     assert!(cluster.find(kind, "c").is_none());
 }
