@@ -61,6 +61,12 @@ pub fn account_name(server: &str) -> String {
     limited("", server, "-vmcp", MAX_NAME, Form::Dotted)
 }
 
+/// Returns the name of the objects of a server that its spec asks for, such as its Ingress.
+#[must_use]
+pub fn optional_object_name(server: &str) -> String {
+    limited("", server, "-vmcp", MAX_NAME, Form::Dotted)
+}
+
 /// Returns the name of the ConfigMap with a server's configuration.
 #[must_use]
 pub fn config_map_name(server: &str) -> String {

@@ -2,6 +2,7 @@
 
 mod condition;
 mod incoming_auth;
+mod optional_objects;
 mod outgoing_auth;
 mod status;
 
@@ -22,6 +23,10 @@ pub use self::{
     incoming_auth::{
         AuthorizationConfigMapRef, AuthzConfig, AuthzSource, IncomingAuth, IncomingAuthType,
         InlineAuthz,
+    },
+    optional_objects::{
+        AddressBlock, DisruptionBudget, GatewayRef, GatewayRoute, Hostname, IngressRoute,
+        LabelCondition, LabelOperator, LabelQuery, MetricsScrape, NetworkAccess, NetworkPeer,
     },
     outgoing_auth::{BackendAuth, BackendAuthType, OutgoingAuth, OutgoingAuthSource},
     status::{
@@ -75,15 +80,27 @@ pub struct VirtualMCPServerSpec {
     pub embedding_server_ref: Option<NameRef>,
     /// MCPGroup of the backends.
     pub group_ref: NameRef,
+    /// HTTPRoute of the Gateway API to the Service. Absent creates none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_route: Option<GatewayRoute>,
     /// Secrets with credentials for the image registry. Those of podTemplateSpec are added, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub image_pull_secrets: Vec<PullSecretRef>,
     /// Authentication and authorization of callers. Takes precedence over config.incomingAuth.
     pub incoming_auth: IncomingAuth,
+    /// Ingress to the Service. Absent creates none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingress: Option<IngressRoute>,
+    /// NetworkPolicy of the pods. Absent creates none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_policy: Option<NetworkAccess>,
     /// Credentials for backends. Takes precedence over config.outgoingAuth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outgoing_auth: Option<OutgoingAuth>,
+    /// PodDisruptionBudget of the pods. Absent creates none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_disruption_budget: Option<DisruptionBudget>,
     /// Pod template that is merged over the generated one. The container of the server is named vmcp.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_template_spec: Option<FreeForm>,
@@ -94,6 +111,9 @@ pub struct VirtualMCPServerSpec {
     /// Existing service account. Absent creates one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<String>,
+    /// ServiceMonitor of the Prometheus operator. Absent creates none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_monitor: Option<MetricsScrape>,
     /// Type of the Service.
     #[serde(default)]
     pub service_type: ServiceType,

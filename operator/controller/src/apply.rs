@@ -111,6 +111,11 @@ fn watched(resource: &ApiResource) -> Option<Kind> {
         (Kind::RoleBinding, "rbac.authorization.k8s.io"),
         (Kind::Deployment, "apps"),
         (Kind::StatefulSet, "apps"),
+        (Kind::PodDisruptionBudget, "policy"),
+        (Kind::NetworkPolicy, "networking.k8s.io"),
+        (Kind::Ingress, "networking.k8s.io"),
+        (Kind::HTTPRoute, "gateway.networking.k8s.io"),
+        (Kind::ServiceMonitor, "monitoring.coreos.com"),
     ];
     let is_same =
         |(kind, group): &(Kind, &str)| kind.as_str() == resource.kind && *group == resource.group;

@@ -106,7 +106,12 @@ impl Context {
             | Kind::RoleBinding
             | Kind::Deployment
             | Kind::StatefulSet
-            | Kind::Service => Ok(None),
+            | Kind::Service
+            | Kind::PodDisruptionBudget
+            | Kind::NetworkPolicy
+            | Kind::Ingress
+            | Kind::HTTPRoute
+            | Kind::ServiceMonitor => Ok(None),
         }
     }
 }

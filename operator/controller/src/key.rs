@@ -34,6 +34,11 @@ pub(crate) enum Kind {
     Deployment,
     StatefulSet,
     Service,
+    PodDisruptionBudget,
+    NetworkPolicy,
+    Ingress,
+    HTTPRoute,
+    ServiceMonitor,
 }
 
 /// Object of a kind.
@@ -90,7 +95,12 @@ impl Kind {
             | Self::RoleBinding
             | Self::Deployment
             | Self::StatefulSet
-            | Self::Service => false,
+            | Self::Service
+            | Self::PodDisruptionBudget
+            | Self::NetworkPolicy
+            | Self::Ingress
+            | Self::HTTPRoute
+            | Self::ServiceMonitor => false,
         }
     }
 
@@ -121,6 +131,11 @@ impl Kind {
             Self::Deployment => "Deployment",
             Self::StatefulSet => "StatefulSet",
             Self::Service => "Service",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::NetworkPolicy => "NetworkPolicy",
+            Self::Ingress => "Ingress",
+            Self::HTTPRoute => "HTTPRoute",
+            Self::ServiceMonitor => "ServiceMonitor",
         }
     }
 }

@@ -146,7 +146,12 @@ impl Manifests {
             | Kind::RoleBinding
             | Kind::Deployment
             | Kind::StatefulSet
-            | Kind::Service => return,
+            | Kind::Service
+            | Kind::PodDisruptionBudget
+            | Kind::NetworkPolicy
+            | Kind::Ingress
+            | Kind::HTTPRoute
+            | Kind::ServiceMonitor => return,
         };
         for ResourceError { path, message } in put(&self.stores, &key.key, object) {
             self.find(key, path, message);

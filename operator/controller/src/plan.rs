@@ -7,12 +7,14 @@ mod arguments;
 mod audit_file;
 mod config_map;
 mod container;
+mod custom;
 mod deployment;
 mod embedding_server;
 mod error;
 mod lease;
 mod metadata;
 mod objects;
+mod optional_objects;
 mod owned;
 mod pod;
 mod pod_patch;
@@ -35,8 +37,10 @@ pub use self::{
     access::Access,
     config_map::{CONFIG_FILE, CONFIG_PATH},
     container::CONTAINER,
+    custom::{HTTPRoute, ServiceMonitor},
     embedding_server::{EmbeddingPlan, plan_embedding_server},
     error::PlanError,
+    optional_objects::OptionalObjects,
     pod::CHECKSUM,
     secret::SEAL_KEY,
     volumes::SEAL_PATH,
@@ -63,6 +67,8 @@ pub struct Plan {
     pub peer_service: Service,
     /// Lease whose holder reports the status of the backends.
     pub status_lease: Lease,
+    /// Objects that the spec asks for.
+    pub optional: OptionalObjects,
 }
 
 /// Plans the objects of a server.
@@ -89,5 +95,6 @@ pub fn plan(
         service: service::service(owner),
         peer_service: service::peer_service(owner),
         status_lease: lease::status_lease(owner),
+        optional: optional_objects::optional_objects(owner, conversion)?,
     })
 }

@@ -25,7 +25,7 @@ use crate::dependencies::{Dependencies, Topic};
 use crate::key::{Key, Kind, ObjectKey};
 use crate::queue::Queue;
 use crate::store::{Change, Store, Versioned};
-use crate::watch::{Metadata, Whole, watch};
+use crate::watch::{Metadata, Optional, Whole, watch};
 use vmcp_lease::Environment;
 
 /// Objects that the operator watches.
@@ -50,6 +50,11 @@ pub(crate) struct Stores {
     pub(crate) deployments: Store<Owned>,
     pub(crate) stateful_sets: Store<Owned>,
     pub(crate) services: Store<Owned>,
+    pub(crate) disruption_budgets: Store<Owned>,
+    pub(crate) network_policies: Store<Owned>,
+    pub(crate) ingresses: Store<Owned>,
+    pub(crate) http_routes: Store<Owned>,
+    pub(crate) service_monitors: Store<Owned>,
     pub(crate) dependencies: Dependencies,
     pub(crate) queue: Queue,
     /// Number of watches that have not listed their objects yet; `None` before any was started.
@@ -119,6 +124,11 @@ impl Default for Stores {
             deployments: Store::default(),
             stateful_sets: Store::default(),
             services: Store::default(),
+            disruption_budgets: Store::default(),
+            network_policies: Store::default(),
+            ingresses: Store::default(),
+            http_routes: Store::default(),
+            service_monitors: Store::default(),
             dependencies: Dependencies::default(),
             queue: Queue::default(),
             unlisted: signal::Sender::new(None),
@@ -230,7 +240,7 @@ impl Stores {
         }
     }
 
-    /// Returns the store of a built-in kind.
+    /// Returns the store of a kind that the operator writes.
     pub(crate) fn owned(&self, kind: Kind) -> Option<&Store<Owned>> {
         match kind {
             Kind::ConfigMap => Some(&self.config_maps),
@@ -241,6 +251,11 @@ impl Stores {
             Kind::Deployment => Some(&self.deployments),
             Kind::StatefulSet => Some(&self.stateful_sets),
             Kind::Service => Some(&self.services),
+            Kind::PodDisruptionBudget => Some(&self.disruption_budgets),
+            Kind::NetworkPolicy => Some(&self.network_policies),
+            Kind::Ingress => Some(&self.ingresses),
+            Kind::HTTPRoute => Some(&self.http_routes),
+            Kind::ServiceMonitor => Some(&self.service_monitors),
             Kind::VirtualMCPServer
             | Kind::MCPGroup
             | Kind::MCPServer
@@ -261,7 +276,7 @@ impl Stores {
     }
 
     /// Returns the number of objects of each kind.
-    pub(crate) fn counts(&self) -> [(Kind, usize); 19] {
+    pub(crate) fn counts(&self) -> [(Kind, usize); 24] {
         [
             (Kind::VirtualMCPServer, self.servers.len()),
             (Kind::MCPGroup, self.groups.len()),
@@ -282,6 +297,11 @@ impl Stores {
             (Kind::Deployment, self.deployments.len()),
             (Kind::StatefulSet, self.stateful_sets.len()),
             (Kind::Service, self.services.len()),
+            (Kind::PodDisruptionBudget, self.disruption_budgets.len()),
+            (Kind::NetworkPolicy, self.network_policies.len()),
+            (Kind::Ingress, self.ingresses.len()),
+            (Kind::HTTPRoute, self.http_routes.len()),
+            (Kind::ServiceMonitor, self.service_monitors.len()),
         ]
     }
 
@@ -321,6 +341,19 @@ impl Starter {
         selector: Option<&'static str>,
     ) {
         let feed = Metadata(self.api::<W>(namespace));
+        let filler = self.filler::<W>(namespace);
+        let environment = self.environment.clone();
+        self.stores.expect_list();
+        self.tasks.spawn(async move { watch(feed, selector, filler, environment).await });
+    }
+
+    /// Watches a kind that not every cluster has.
+    fn optional<W: Watched<Kept = Owned>>(
+        &mut self,
+        namespace: Option<&str>,
+        selector: Option<&'static str>,
+    ) {
+        let feed = Optional(Metadata(self.api::<W>(namespace)));
         let filler = self.filler::<W>(namespace);
         let environment = self.environment.clone();
         self.stores.expect_list();

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::core::{ObjectList, PartialObjectMeta};
+use kube::core::{ObjectList, PartialObjectMeta, Status, TypeMeta};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
@@ -21,6 +22,9 @@ const WATCH_SECONDS: u32 = 290;
 
 /// Time without any event after which the connection counts as dead. The API server ends the watch before.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(295);
+
+/// Time after which a kind that the cluster lacks is looked for again.
+const ABSENT_INTERVAL: Duration = Duration::from_mins(5);
 
 /// A watch that ends sooner counts as failed.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
@@ -54,6 +58,10 @@ pub(crate) struct Whole<K>(pub(crate) Api<K>);
 /// Feed of the metadata of objects.
 #[derive(Debug)]
 pub(crate) struct Metadata<K>(pub(crate) Api<K>);
+
+/// Feed of a kind that not every cluster has. Its absence means no objects.
+#[derive(Debug)]
+pub(crate) struct Optional<F>(pub(crate) F);
 
 /// Consumer of the objects of a feed.
 pub(crate) trait Consumer<K>: Send + Sync + 'static {
@@ -269,4 +277,46 @@ where
     ) -> kube::Result<Events<Self::Object>> {
         Ok(self.0.watch_metadata(parameters, version).await?.boxed())
     }
+}
+
+// === impl Optional ===
+
+impl<F: Feed> Feed for Optional<F> {
+    type Object = F::Object;
+
+    async fn list(&self, parameters: &ListParams) -> kube::Result<ObjectList<F::Object>> {
+        match self.0.list(parameters).await {
+            Err(error) if is_absent(&error) => Ok(ObjectList {
+                types: TypeMeta::default(),
+                metadata: ListMeta::default(),
+                items: Vec::new(),
+            }),
+            result => result,
+        }
+    }
+
+    /// Watches, or waits if the list was that of an absent kind. Then the objects have to be listed again.
+    async fn watch(
+        &self,
+        parameters: &WatchParams,
+        version: &str,
+    ) -> kube::Result<Events<F::Object>> {
+        if version.is_empty() {
+            sleep(ABSENT_INTERVAL).await;
+            return Err(list_again());
+        }
+        match self.0.watch(parameters, version).await {
+            Err(error) if is_absent(&error) => Err(list_again()),
+            result => result,
+        }
+    }
+}
+
+fn is_absent(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+/// Returns the error of the API server for a version that it does not have any more.
+fn list_again() -> kube::Error {
+    kube::Error::Api(Box::new(Status { code: 410, ..Status::default() }))
 }

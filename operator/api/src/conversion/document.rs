@@ -225,7 +225,7 @@ impl Converter<'_> {
         self.report(ServerValid::Valid, "the configuration of the server is valid");
         Some(Conversion {
             environment: self.environment(file.telemetry.as_ref()),
-            hosts: hosts(&file),
+            hosts: hosts(&file, &self.inputs.server.spec),
             file,
             yaml,
             secrets: self.take_secrets(),
@@ -295,13 +295,18 @@ fn group_and_template(spec: &VirtualMCPServerSpec) -> (&NameRef, Option<&FreeFor
         auth_server_config: _,
         config: _,
         embedding_server_ref: _,
+        http_route: _,
         incoming_auth: _,
+        ingress: _,
+        network_policy: _,
         outgoing_auth: _,
+        pod_disruption_budget: _,
         session_storage: _,
         telemetry_config_ref: _,
         image_pull_secrets: _,
         replicas: _,
         service_account: _,
+        service_monitor: _,
         service_type: _,
         session_affinity: _,
     } = spec;
@@ -343,8 +348,8 @@ fn to_yaml(file: &File) -> Result<String, String> {
     serde_saphyr::to_string(&value).map_err(|error| error.to_string())
 }
 
-/// Returns the hosts of the server's public URLs, sorted.
-fn hosts(file: &File) -> Vec<String> {
+/// Returns the hosts of the server's public URLs and routes, sorted.
+fn hosts(file: &File, spec: &VirtualMCPServerSpec) -> Vec<String> {
     let mut urls = Vec::new();
     if let IncomingMethod::Oidc(oidc) = &file.incoming_auth.method {
         urls.push(oidc.resource().to_owned());
@@ -353,9 +358,12 @@ fn hosts(file: &File) -> Vec<String> {
         urls.push(server.issuer.as_str().to_owned());
         urls.extend(server.authorization_endpoint_base_url.iter().map(ToString::to_string));
     }
-    let hosts: BTreeSet<String> = urls
+    let mut hosts: BTreeSet<String> = urls
         .iter()
         .filter_map(|url| url::Url::parse(url).ok()?.host_str().map(str::to_owned))
         .collect();
+    hosts.extend(spec.ingress.iter().map(|route| route.host.clone()));
+    let names = spec.http_route.iter().flat_map(|route| &route.hostnames);
+    hosts.extend(names.map(|host| host.0.clone()));
     hosts.into_iter().collect()
 }

@@ -22,7 +22,7 @@ pub struct Conversion {
     pub secrets: Vec<SecretEntry>,
     /// Variables that have to be in the environment of the container.
     pub environment: Vec<EnvironmentVariable>,
-    /// Hosts of the server's public URLs, other than those of its Service, sorted.
+    /// Hosts of the server's public URLs and routes, other than those of its Service, sorted.
     pub hosts: Vec<String>,
     /// Members of the group that are not backends.
     pub left_out: Vec<LeftOut>,

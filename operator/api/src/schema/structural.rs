@@ -164,7 +164,7 @@ fn has_effect(default: &Value) -> bool {
 /// Returns `true` if the schema says nothing about the value, or nothing about its fields.
 fn is_open(schema: &Map<String, Value>) -> bool {
     match schema.get("type").and_then(Value::as_str) {
-        None => true,
+        None => !schema.contains_key("x-kubernetes-int-or-string"),
         Some("object") => {
             !schema.contains_key("properties") && !schema.contains_key("additionalProperties")
         }

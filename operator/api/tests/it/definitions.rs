@@ -135,8 +135,10 @@ fn schemas_are_structural() {
             for keyword in object.keys() {
                 assert!(KEYWORDS.contains(&&**keyword), "{kind} {path}: {keyword}");
             }
-            let free = schema.get("x-kubernetes-preserve-unknown-fields") == Some(&json!(true));
-            assert!(free || schema.get("type").is_some(), "{kind} {path} has no type");
+            let is_true = |keyword: &str| schema.get(keyword) == Some(&json!(true));
+            let free = is_true("x-kubernetes-preserve-unknown-fields");
+            let typed = schema.get("type").is_some() || is_true("x-kubernetes-int-or-string");
+            assert!(free || typed, "{kind} {path} has no type");
             let fields = schema.get("properties").is_some();
             assert!(!fields || schema.get("additionalProperties").is_none(), "{kind} {path}");
             check_list(&kind, path, schema);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Access, EmbeddingPlan, Plan};
+use super::{Access, EmbeddingPlan, OptionalObjects, Plan};
 
 impl Plan {
     /// Returns all objects in the order in which the operator applies them: each finds what it refers to.
@@ -18,6 +18,7 @@ impl Plan {
             service,
             peer_service,
             status_lease,
+            optional,
         } = self;
         let mut objects = Vec::new();
         if let Some(Access { service_account, role, role_binding }) = &access {
@@ -32,7 +33,24 @@ impl Plan {
             value(&deployment),
             value(&status_lease),
         ]);
+        objects.extend(optional.into_objects());
         objects
+    }
+}
+
+impl OptionalObjects {
+    /// Returns the objects in the order in which the operator applies them.
+    pub fn into_objects(self) -> impl Iterator<Item = Value> {
+        let Self { disruption_budget, network_policy, ingress, http_route, service_monitor } = self;
+        [
+            disruption_budget.as_ref().map(value),
+            network_policy.as_ref().map(value),
+            ingress.as_ref().map(value),
+            http_route.as_ref().map(value),
+            service_monitor.as_ref().map(value),
+        ]
+        .into_iter()
+        .flatten()
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -17,6 +19,7 @@ use super::{Owned, Starter, Stores, Watched, WatchedWhole};
 use crate::dependencies::Topic;
 use crate::identities::Identities;
 use crate::key::{Key, Kind, ObjectKey};
+use crate::plan::{HTTPRoute, ServiceMonitor};
 use crate::references::Referrer;
 use crate::store::Store;
 
@@ -44,9 +47,14 @@ pub(super) fn start(starter: &mut Starter, namespace: Option<&str>) {
     starter.whole::<Deployment>(namespace, selector(Kind::Deployment));
     starter.whole::<StatefulSet>(namespace, selector(Kind::StatefulSet));
     starter.metadata::<Service>(namespace, selector(Kind::Service));
+    starter.metadata::<PodDisruptionBudget>(namespace, selector(Kind::PodDisruptionBudget));
+    starter.metadata::<NetworkPolicy>(namespace, selector(Kind::NetworkPolicy));
+    starter.metadata::<Ingress>(namespace, selector(Kind::Ingress));
+    starter.optional::<HTTPRoute>(namespace, selector(Kind::HTTPRoute));
+    starter.optional::<ServiceMonitor>(namespace, selector(Kind::ServiceMonitor));
 }
 
-/// Returns the label selector of the watch of a built-in kind.
+/// Returns the label selector of the watch of a kind that the operator writes.
 fn selector(kind: Kind) -> Option<&'static str> {
     (!kind.is_watched_without_label()).then_some(MADE_BY_OPERATOR)
 }
@@ -236,6 +244,11 @@ owned! {
     Deployment in deployments;
     StatefulSet in stateful_sets;
     Service in services;
+    PodDisruptionBudget in disruption_budgets;
+    NetworkPolicy in network_policies;
+    Ingress in ingresses;
+    HTTPRoute in http_routes;
+    ServiceMonitor in service_monitors;
 }
 
 impl WatchedWhole for Deployment {

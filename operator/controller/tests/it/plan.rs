@@ -2,6 +2,7 @@
 
 mod embedding_server;
 mod invariants;
+mod optional_objects;
 mod pod_template;
 mod snapshots;
 
@@ -61,4 +62,22 @@ fn container(plan: &Plan) -> k8s_openapi::api::core::v1::Container {
 
 fn variable(name: &str, value: &str) -> EnvironmentVariable {
     EnvironmentVariable { name: name.to_owned(), value: value.to_owned() }
+}
+
+/// Returns the JSON pointers of all scalars.
+fn leaves(value: &Value, pointer: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                leaves(value, &format!("{pointer}/{name}"), found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                leaves(value, &format!("{pointer}/{index}"), found);
+            }
+        }
+        _ => found.push(pointer.to_owned()),
+    }
 }

@@ -1,10 +1,12 @@
 //! The operator with its role alone: it has all permissions that the operator needs, and no other ones.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use vmcp_kube_fixture::Permission;
 
+use super::optional_objects::{ask_for_all, define_kinds};
 use super::support::{Cluster, resource_of, server};
 
 /// Namespace of the operator, which is none of those that it watches.
@@ -84,6 +86,7 @@ fn put_shared(cluster: &Cluster) {
 /// Has the operator do all that it can do.
 async fn use_all(cluster: &mut Cluster) {
     cluster.put_group();
+    define_kinds(cluster);
     cluster.put(json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "data": {"token": "YQ=="},
     }));
@@ -103,12 +106,14 @@ async fn use_all(cluster: &mut Cluster) {
     cluster.put(server("b", |spec| {
         spec["outgoingAuth"] = json!({"source": "inline"});
         spec["replicas"] = 1.into();
+        ask_for_all(spec);
     }));
     cluster.put(json!({
         "apiVersion": "vmcp.dev/v1beta1", "kind": "EmbeddingServer", "metadata": {"name": "embed"}, "spec": {},
     }));
     put_shared(cluster);
-    cluster.settle().await;
+    // The operator looks for kinds that were not there when it started after some minutes.
+    cluster.pass(Duration::from_mins(10)).await;
     // An autoscaler takes the replicas over, and the account is another one.
     cluster.put(server("b", |spec| {
         spec["outgoingAuth"] = json!({"source": "inline"});

@@ -1,20 +1,21 @@
 //! Writes of the objects of a server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::Resource;
+use serde::Serialize;
 use serde_json::{Value, json};
 use vmcp_api::conversion::{Conversion, SecretEntry, SecretSource, SourceKind};
+use vmcp_api::names::{account_name, optional_object_name};
 
 use crate::apply::{ApplyError, Desired, Effect, Owner, hexadecimal};
 use crate::controllers::Context;
 use crate::events::Notice;
 use crate::key::{Key, Kind, ObjectKey};
-use crate::plan::{Access, Plan, SEAL_KEY};
-use crate::stores::Watched;
+use crate::plan::{Access, OptionalObjects, Plan, SEAL_KEY};
+use crate::stores::{Owned, Watched};
 
 /// Bytes of a key that replicas share.
 const SEAL_KEY_LENGTH: usize = 32;
@@ -40,22 +41,14 @@ pub(super) async fn write(
         service,
         peer_service,
         status_lease,
+        optional,
     } = plan;
     let namespace = &owner.object.key.namespace;
     let applier = &context.applier;
-    let mut planned = BTreeSet::new();
-    let mut keep = |kind: Kind, desired: &Desired| {
-        planned.insert((kind, desired.key().name.to_string()));
-    };
-    if let Some(Access { service_account, role, role_binding }) = access {
-        for (kind, desired) in [
-            (Kind::ServiceAccount, Desired::new(namespace, &service_account)),
-            (Kind::Role, Desired::new(namespace, &role)),
-            (Kind::RoleBinding, Desired::new(namespace, &role_binding)),
-        ] {
-            keep(kind, &desired);
-            applier.apply(owner, desired).await?;
-        }
+    if let Some(Access { service_account, role, role_binding }) = &access {
+        applier.apply(owner, Desired::new(namespace, service_account)).await?;
+        applier.apply(owner, Desired::new(namespace, role)).await?;
+        applier.apply(owner, Desired::new(namespace, role_binding)).await?;
     }
     write_seal_secret(context, owner, &seal_secret).await?;
     write_owned_secret(context, owner, &owned_secret, &conversion.secrets, digests).await?;
@@ -77,7 +70,10 @@ pub(super) async fn write(
         Effect::Unchanged => {}
     }
     applier.apply(owner, Desired::new(namespace, &status_lease)).await?;
-    delete_unplanned(context, owner, &planned).await?;
+    if access.is_none() {
+        delete_access(context, owner).await?;
+    }
+    write_optional(context, owner, optional).await?;
     Ok(notices)
 }
 
@@ -178,36 +174,57 @@ async fn fill_values(
     Ok(())
 }
 
-/// Deletes objects of the owner that are not planned any more. All other kinds always are.
-async fn delete_unplanned(
-    context: &Context,
-    owner: &Owner,
-    planned: &BTreeSet<(Kind, String)>,
-) -> Result<(), ApplyError> {
+/// Deletes the account of a server whose spec names an existing one.
+async fn delete_access(context: &Context, owner: &Owner) -> Result<(), ApplyError> {
+    let name = account_name(&owner.object.key.name);
+    let writer = Writer { context, owner, name: &name };
     // A binding goes before what it binds.
-    delete_kind::<RoleBinding>(context, owner, planned).await?;
-    delete_kind::<Role>(context, owner, planned).await?;
-    delete_kind::<ServiceAccount>(context, owner, planned).await
+    writer.write(None::<RoleBinding>).await?;
+    writer.write(None::<Role>).await?;
+    writer.write(None::<ServiceAccount>).await
 }
 
-async fn delete_kind<W>(
+/// Writes the objects that the spec asks for, and deletes those that it does not ask for any more.
+async fn write_optional(
     context: &Context,
     owner: &Owner,
-    planned: &BTreeSet<(Kind, String)>,
-) -> Result<(), ApplyError>
-where
-    W: Watched<Kept = crate::stores::Owned> + Resource<DynamicType = ()>,
-{
-    let objects = W::store(&context.stores).list(Some(&owner.object.key.namespace));
-    for (key, object) in objects {
-        let is_own = object.is_labeled
-            && object
-                .controller
-                .as_ref()
-                .is_some_and(|controller| *controller.uid == *owner.reference.uid);
-        if is_own && !planned.contains(&(W::KIND, key.name.to_string())) {
-            context.applier.delete::<W>(&key, &object.uid).await?;
+    optional: OptionalObjects,
+) -> Result<(), ApplyError> {
+    let OptionalObjects { disruption_budget, network_policy, ingress, http_route, service_monitor } =
+        optional;
+    let name = optional_object_name(&owner.object.key.name);
+    let writer = Writer { context, owner, name: &name };
+    writer.write(disruption_budget).await?;
+    writer.write(network_policy).await?;
+    writer.write(ingress).await?;
+    writer.write(http_route).await?;
+    writer.write(service_monitor).await
+}
+
+/// Writer of objects of one name that not every server has.
+#[derive(Clone, Copy)]
+struct Writer<'a> {
+    context: &'a Context,
+    owner: &'a Owner,
+    name: &'a str,
+}
+
+impl Writer<'_> {
+    /// Applies an object; without it, deletes the one that the owner has.
+    async fn write<W>(self, object: Option<W>) -> Result<(), ApplyError>
+    where
+        W: Watched<Kept = Owned> + Serialize,
+    {
+        let Self { context, owner, name } = self;
+        let key = owner.object.key.sibling(name);
+        if let Some(object) = object {
+            let desired = Desired::new(&key.namespace, &object);
+            return context.applier.apply(owner, desired).await.map(drop);
         }
+        let Some(present) = W::store(&context.stores).get(&key) else { return Ok(()) };
+        let controller = present.controller.as_ref();
+        let is_own = present.is_labeled
+            && controller.is_some_and(|controller| *controller.uid == *owner.reference.uid);
+        if is_own { context.applier.delete::<W>(&key, &present.uid).await } else { Ok(()) }
     }
-    Ok(())
 }

@@ -104,24 +104,6 @@ fn errors_name_the_field() {
     }
 }
 
-/// Returns the JSON pointers of all scalars.
-fn leaves(value: &Value, pointer: &str, found: &mut Vec<String>) {
-    match value {
-        Value::Object(members) => {
-            for (name, value) in members {
-                let name = name.replace('~', "~0").replace('/', "~1");
-                leaves(value, &format!("{pointer}/{name}"), found);
-            }
-        }
-        Value::Array(items) => {
-            for (index, value) in items.iter().enumerate() {
-                leaves(value, &format!("{pointer}/{index}"), found);
-            }
-        }
-        _ => found.push(pointer.to_owned()),
-    }
-}
-
 #[test]
 fn each_field_changes_the_objects() {
     let mut spec = full();

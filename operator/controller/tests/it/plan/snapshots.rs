@@ -65,6 +65,9 @@ const FEATURES: &[Feature] = &[
         ];
         (json!({}), Conversion { environment, ..conversion(CONFIGURATION) }, settings())
     }),
+    ("optional-objects", || {
+        (optional_objects::full(), conversion(optional_objects::WITH_METRICS), settings())
+    }),
     ("pod-template", || {
         let spec = json!({"podTemplateSpec": {
             "metadata": {"annotations": {"example.com/team": "a"}, "labels": {"team": "a"}},
