@@ -1,6 +1,8 @@
 //! Result of a discovery.
 
-use vmcp_api::conversion::{Backends, LeftOut};
+use std::sync::Arc;
+
+use vmcp_api::conversion::{Backends, LeftOut, MemberKind};
 use vmcp_config::{Backend, EnvName, Never, OutgoingAuth, WorkloadTools};
 
 /// Backends of a server, with their credentials and tools, and the members that are not backends.
@@ -16,10 +18,51 @@ pub struct Discovered {
     pub tools: Vec<WorkloadTools<Never>>,
     /// Members of the group that are not backends, with the reasons.
     pub left_out: Vec<LeftOut>,
+    /// Members of the group beyond the first 1,024 in the order of their names. They are not backends.
+    pub surplus: Vec<(String, MemberKind)>,
 }
 
-impl From<Backends> for Discovered {
-    fn from(converted: Backends) -> Self {
+/// State of a discovery.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiscoveryState {
+    /// The last result. It remains while there is a problem.
+    pub discovered: Option<Arc<Discovered>>,
+    /// Reason for a missing result, or why the last one does not follow the resources.
+    pub problem: Option<DiscoveryProblem>,
+}
+
+/// Reason why a discovery has no result, or keeps an older one.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum DiscoveryProblem {
+    /// The API server has not listed all resources yet.
+    #[error("the API server has not listed {}", describe(.0))]
+    NotListed(Vec<Unlisted>),
+    /// The VirtualMCPServer does not exist, or was deleted.
+    #[error("VirtualMCPServer {0} does not exist")]
+    Missing(String),
+    /// The configuration of the VirtualMCPServer is invalid.
+    #[error("VirtualMCPServer {name} is invalid: {}", errors.join("; "))]
+    Invalid {
+        /// Name of the VirtualMCPServer.
+        name: String,
+        /// The errors, each with its path.
+        errors: Vec<String>,
+    },
+}
+
+/// Resource that the API server has not listed yet.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Unlisted {
+    /// Plural name of the resource.
+    pub resource: &'static str,
+    /// The last error. `None` while there was no response.
+    pub error: Option<String>,
+}
+
+// === impl Discovered ===
+
+impl Discovered {
+    pub(crate) fn new(converted: Backends, surplus: Vec<(String, MemberKind)>) -> Self {
         let Backends {
             backends,
             variables,
@@ -31,6 +74,17 @@ impl From<Backends> for Discovered {
             warnings: _,
             conditions: _,
         } = converted;
-        Self { backends, variables, outgoing_auth, tools, left_out }
+        Self { backends, variables, outgoing_auth, tools, left_out, surplus }
     }
+}
+
+fn describe(unlisted: &[Unlisted]) -> String {
+    let texts: Vec<String> = unlisted
+        .iter()
+        .map(|Unlisted { resource, error }| match error {
+            Some(error) => format!("{resource} ({error})"),
+            None => format!("{resource} (no response)"),
+        })
+        .collect();
+    texts.join(", ")
 }

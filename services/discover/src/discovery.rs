@@ -7,14 +7,14 @@ use kube::Client;
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Instant, MissedTickBehavior, interval, timeout_at},
+    time::{Instant, MissedTickBehavior, interval, timeout, timeout_at},
 };
 use vmcp_api::conversion;
 
 use crate::{
-    Discovered,
+    Discovered, DiscoveryProblem, DiscoveryState,
     directory::Directory,
-    stores::{Change, Changes, Stores},
+    stores::{Change, Changes, Found, Stores},
 };
 
 /// Interval between listings of the secrets.
@@ -37,7 +37,7 @@ pub struct Target {
 /// Discovery that runs until it is dropped.
 #[derive(Debug)]
 pub struct Discovery {
-    discovered: watch::Receiver<Option<Arc<Discovered>>>,
+    state: watch::Receiver<DiscoveryState>,
     task: JoinHandle<()>,
 }
 
@@ -47,7 +47,7 @@ struct Task {
     stores: Stores,
     changes: Changes,
     directory: Directory,
-    discovered: watch::Sender<Option<Arc<Discovered>>>,
+    state: watch::Sender<DiscoveryState>,
 }
 
 // === impl Discovery ===
@@ -58,28 +58,31 @@ impl Discovery {
     pub fn start(client: &Client, target: Target) -> Self {
         let (stores, changes) = Stores::new(client, &target);
         let Target { namespace: _, name, secrets } = target;
-        let (sender, discovered) = watch::channel(None);
+        let problem = Some(stores.problem());
+        let (sender, state) = watch::channel(DiscoveryState { discovered: None, problem });
         let directory = Directory::new(secrets);
-        let task = Task { name, stores, changes, directory, discovered: sender };
-        Self { discovered, task: tokio::spawn(task.run()) }
+        let task = Task { name, stores, changes, directory, state: sender };
+        Self { state, task: tokio::spawn(task.run()) }
     }
 
-    /// Returns a receiver of the results. `None` until all resources were listed once. A result that equals the last one is
-    /// not sent.
+    /// Returns a receiver of the state. It changes with each result that differs from the last one, and with each problem.
     #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<Option<Arc<Discovered>>> {
-        self.discovered.clone()
+    pub fn subscribe(&self) -> watch::Receiver<DiscoveryState> {
+        self.state.clone()
     }
 
-    /// Waits for the first result.
-    pub async fn synchronized(&self) -> Arc<Discovered> {
-        let mut discovered = self.subscribe();
-        let first = discovered.wait_for(Option::is_some).await;
-        match first.ok().and_then(|first| first.clone()) {
-            Some(first) => first,
-            // The task ends only with this value, or by a panic, which it reports itself.
-            None => std::future::pending().await,
-        }
+    /// Waits for the first result, for at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the problem at the end of that time: resources that the API server has not listed, or a VirtualMCPServer that
+    /// does not exist or is invalid. The discovery goes on.
+    #[expect(clippy::missing_panics_doc, reason = "a state without a result has a problem")]
+    pub async fn synchronized(&self, limit: Duration) -> Result<Arc<Discovered>, DiscoveryProblem> {
+        let mut state = self.subscribe();
+        _ = timeout(limit, state.wait_for(|state| state.discovered.is_some())).await;
+        let DiscoveryState { discovered, problem } = state.borrow().clone();
+        discovered.ok_or_else(|| problem.expect("a state without a result has a problem"))
     }
 }
 
@@ -107,8 +110,8 @@ impl Task {
                 },
                 _ = listings.tick() => self.directory.refresh().await,
             };
-            if is_changed && self.stores.are_complete() {
-                self.convert();
+            if is_changed {
+                self.update();
             }
         }
     }
@@ -122,27 +125,46 @@ impl Task {
         }
     }
 
-    /// Publishes the backends, unless they are the same as before.
-    fn convert(&self) {
-        let Some(inputs) = self.stores.inputs(&self.name, self.directory.files()) else {
-            tracing::warn!(server = self.name, "the VirtualMCPServer does not exist");
-            return;
-        };
-        let converted = match conversion::backends(&inputs) {
-            Ok(converted) => Discovered::from(converted),
-            Err(errors) => {
-                for error in errors {
-                    tracing::warn!(server = self.name, %error, "failed to convert the backends");
-                }
-                return;
+    /// Publishes the backends, unless they are the same as before, or the problem.
+    fn update(&self) {
+        match self.convert() {
+            Ok(discovered) => {
+                self.state.send_if_modified(|last| {
+                    let is_new = last.discovered.as_deref() != Some(&discovered);
+                    if is_new {
+                        last.discovered = Some(Arc::new(discovered));
+                    }
+                    let is_solved = last.problem.take().is_some();
+                    is_new || is_solved
+                });
             }
-        };
-        self.discovered.send_if_modified(|last| {
-            let is_new = last.as_deref() != Some(&converted);
-            if is_new {
-                *last = Some(Arc::new(converted));
+            Err(problem) => {
+                self.state.send_if_modified(|last| {
+                    let is_new = last.problem.as_ref() != Some(&problem);
+                    if is_new {
+                        // Those of watches are logged with each error.
+                        if !matches!(problem, DiscoveryProblem::NotListed(_)) {
+                            tracing::warn!(%problem, "failed to discover the backends; the last known ones remain");
+                        }
+                        last.problem = Some(problem);
+                    }
+                    is_new
+                });
             }
-            is_new
-        });
+        }
+    }
+
+    fn convert(&self) -> Result<Discovered, DiscoveryProblem> {
+        if !self.stores.are_complete() {
+            return Err(self.stores.problem());
+        }
+        let found = self.stores.inputs(&self.name, self.directory.files());
+        let missing = || DiscoveryProblem::Missing(self.name.clone());
+        let Found { inputs, surplus } = found.ok_or_else(missing)?;
+        let converted = conversion::backends(&inputs).map_err(|errors| {
+            let errors = errors.iter().map(ToString::to_string).collect();
+            DiscoveryProblem::Invalid { name: self.name.clone(), errors }
+        })?;
+        Ok(Discovered::new(converted, surplus))
     }
 }

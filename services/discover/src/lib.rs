@@ -3,9 +3,10 @@
 mod directory;
 mod discovered;
 mod discovery;
+mod members;
 mod stores;
 
 pub use self::{
-    discovered::Discovered,
+    discovered::{Discovered, DiscoveryProblem, DiscoveryState, Unlisted},
     discovery::{Discovery, Target},
 };

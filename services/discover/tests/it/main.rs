@@ -15,28 +15,38 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::timeout};
-use vmcp_api::conversion::{SecretSource, SourceKind};
+use vmcp_api::conversion::{MemberKind, SecretSource, SourceKind};
 use vmcp_config::Strategy;
-use vmcp_discover::{Discovered, Discovery, Target};
+use vmcp_discover::{Discovered, Discovery, DiscoveryProblem, DiscoveryState, Target, Unlisted};
 use vmcp_kube_fixture::{ApiServer, Fault, FaultRule};
+
+/// Names of backends, and of what is left out with the reasons.
+type Names = (Vec<String>, Vec<(String, String)>);
 
 /// API server with a VirtualMCPServer, and the discovery of its backends.
 struct Cluster {
     server: ApiServer,
     secrets: PathBuf,
     discovery: Discovery,
-    results: watch::Receiver<Option<Arc<Discovered>>>,
+    results: watch::Receiver<DiscoveryState>,
 }
 
 impl Cluster {
-    /// Starts a discovery after `prepare`.
+    /// Starts a discovery after `prepare`, with a VirtualMCPServer.
     async fn start(name: &str, prepare: impl AsyncFnOnce(&ApiServer)) -> Self {
+        let with_server = async |server: &ApiServer| {
+            virtual_server(server, "team");
+            prepare(server).await;
+        };
+        Self::without_server(name, with_server).await
+    }
+
+    /// Starts a discovery after `prepare`.
+    async fn without_server(name: &str, prepare: impl AsyncFnOnce(&ApiServer)) -> Self {
         let server = ApiServer::new();
         for definition in vmcp_api::definitions() {
             server.put(&serde_json::to_value(definition).unwrap()).unwrap();
         }
-        let spec = json!({"groupRef": {"name": "team"}, "incomingAuth": {"type": "anonymous"}});
-        put(&server, "VirtualMCPServer", "tools", spec);
         prepare(&server).await;
         let secrets =
             std::env::temp_dir().join(format!("vmcp-discover-{name}-{}", std::process::id()));
@@ -54,13 +64,27 @@ impl Cluster {
 
     /// Waits for a result with these backends, and these members that are left out.
     async fn expect(&mut self, backends: &[&str], left_out: &[(&str, &str)]) -> Arc<Discovered> {
-        let matches = |result: &Option<Arc<Discovered>>| {
-            result.as_ref().is_some_and(|found| names(found) == (list(backends), pairs(left_out)))
+        let matches = |state: &DiscoveryState| {
+            let found = state.discovered.as_ref();
+            found.is_some_and(|found| names(found) == (list(backends), pairs(left_out)))
         };
         let found = timeout(Duration::from_mins(5), self.results.wait_for(matches)).await;
-        let found = found.ok().map(|found| found.unwrap().clone().unwrap());
-        let last = self.results.borrow().as_ref().map(|found| names(found));
+        let found = found.ok().map(|found| found.unwrap().discovered.clone().unwrap());
+        let last = self.last();
         found.unwrap_or_else(|| panic!("{last:?}"))
+    }
+
+    /// Returns the names of the last result.
+    fn last(&self) -> Option<Names> {
+        self.results.borrow().discovered.as_ref().map(|found| names(found))
+    }
+
+    /// Waits for a problem, or for the end of the last one.
+    async fn expect_problem(&mut self, problem: Option<DiscoveryProblem>) {
+        let matches = |state: &DiscoveryState| state.problem == problem;
+        let is_found =
+            timeout(Duration::from_mins(5), self.results.wait_for(matches)).await.is_ok();
+        assert!(is_found, "{:?}", self.results.borrow().problem);
     }
 }
 
@@ -79,7 +103,7 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 /// Returns the names of the backends, and of what is left out with the reasons.
-fn names(found: &Discovered) -> (Vec<String>, Vec<(String, String)>) {
+fn names(found: &Discovered) -> Names {
     let backends = found.backends.iter().map(|backend| backend.name.clone()).collect();
     let left_out = found.left_out.iter();
     let left_out = left_out.map(|one| (one.backend.clone(), one.reason.as_str().to_owned()));
@@ -102,6 +126,11 @@ fn api(server: &ApiServer, kind: &str) -> Api<DynamicObject> {
     };
     let resource = ApiResource { plural, ..resource };
     Api::namespaced_with(Client::new(server.clone(), "default"), "default", &resource)
+}
+
+fn virtual_server(server: &ApiServer, group: &str) {
+    let spec = json!({"groupRef": {"name": group}, "incomingAuth": {"type": "anonymous"}});
+    put(server, "VirtualMCPServer", "tools", spec);
 }
 
 async fn set_status(server: &ApiServer, kind: &str, name: &str, status: Value) {
@@ -152,8 +181,7 @@ async fn follows_members_of_group() {
     entry(&server, "b", json!({"groupRef": {"name": "other"}})).await;
     api(&server, "MCPServerEntry").delete("a", &DeleteParams::default()).await.unwrap();
     cluster.expect(&["pending"], &[]).await;
-    let spec = json!({"groupRef": {"name": "other"}, "incomingAuth": {"type": "anonymous"}});
-    put(&server, "VirtualMCPServer", "tools", spec);
+    virtual_server(&server, "other");
     cluster.expect(&["b", "stranger"], &[]).await;
 }
 
@@ -204,8 +232,7 @@ async fn unreachable_api_server_keeps_last_result() {
     entry(&cluster.server, "b", json!({})).await;
     cluster.server.compact();
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let during = cluster.results.borrow().as_ref().map(|found| names(found));
-    assert_eq!(during, Some((list(&["a"]), Vec::new())));
+    assert_eq!(cluster.last(), Some((list(&["a"]), Vec::new())));
     cluster.expect(&["a", "b"], &[]).await;
 }
 
@@ -217,9 +244,74 @@ async fn first_result_needs_all_kinds() {
         entry(server, "a", json!({})).await;
     })
     .await;
-    let first = timeout(Duration::from_millis(300), cluster.discovery.synchronized()).await;
-    assert!(first.is_err(), "{first:?}");
+    let first = cluster.discovery.synchronized(Duration::from_millis(300)).await.unwrap_err();
+    let message = first.to_string();
+    let start = "the API server has not listed mcpexternalauthconfigs (";
+    assert!(message.starts_with(start) && message.contains("503"), "{message}");
     cluster.expect(&["a"], &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_api_server_ends_wait() {
+    let cluster = Cluster::start("silent", async |server: &ApiServer| {
+        server.disturb(FaultRule::new(Fault::Delay(Duration::from_hours(1))));
+    })
+    .await;
+    let limit = Duration::from_secs(20);
+    let problem = cluster.discovery.synchronized(limit).await.unwrap_err();
+    let DiscoveryProblem::NotListed(unlisted) = problem else { panic!("{problem:?}") };
+    assert_eq!(unlisted.len(), 6);
+    let first = Unlisted { resource: "virtualmcpservers", error: None };
+    assert_eq!(unlisted.first(), Some(&first));
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_server_ends_wait_and_may_come() {
+    let mut cluster = Cluster::without_server("missing", async |server: &ApiServer| {
+        entry(server, "a", json!({})).await;
+    })
+    .await;
+    let limit = Duration::from_secs(20);
+    let problem = cluster.discovery.synchronized(limit).await.unwrap_err();
+    assert_eq!(problem.to_string(), "VirtualMCPServer tools does not exist");
+    virtual_server(&cluster.server, "team");
+    cluster.expect(&["a"], &[]).await;
+    cluster.expect_problem(None).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_server_keeps_last_result() {
+    let mut cluster = Cluster::start("deleted", async |server: &ApiServer| {
+        entry(server, "a", json!({})).await;
+    })
+    .await;
+    cluster.expect(&["a"], &[]).await;
+    let api = api(&cluster.server, "VirtualMCPServer");
+    api.delete("tools", &DeleteParams::default()).await.unwrap();
+    cluster.expect_problem(Some(DiscoveryProblem::Missing("tools".to_owned()))).await;
+    entry(&cluster.server, "b", json!({})).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(cluster.last(), Some((list(&["a"]), Vec::new())));
+    virtual_server(&cluster.server, "team");
+    cluster.expect(&["a", "b"], &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_server_keeps_last_result() {
+    let mut cluster = Cluster::start("invalid", async |server: &ApiServer| {
+        entry(server, "a", json!({})).await;
+    })
+    .await;
+    cluster.expect(&["a"], &[]).await;
+    // The schema of the API server accepts this; the parser of the configuration does not.
+    let spec = json!({
+        "groupRef": {"name": "other"}, "incomingAuth": {"type": "anonymous"},
+        "config": {"backends": [{"name": "a", "url": "https://u:p@a.example.com", "transport": "sse"}]},
+    });
+    put(&cluster.server, "VirtualMCPServer", "tools", spec);
+    let matches = |state: &DiscoveryState| matches!(&state.problem, Some(DiscoveryProblem::Invalid { errors, .. }) if !errors.is_empty());
+    timeout(Duration::from_mins(5), cluster.results.wait_for(matches)).await.unwrap().unwrap();
+    assert_eq!(cluster.last(), Some((list(&["a"]), Vec::new())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,4 +352,22 @@ async fn equal_results_are_not_sent_again() {
     std::fs::write(cluster.secrets.join("unused"), "x").unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(!cluster.results.has_changed().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_beyond_limit_are_named() {
+    let mut cluster = Cluster::start("many", async |server: &ApiServer| {
+        for number in 0..1025 {
+            workload(server, &format!("m{number:04}"), Some("http://m/mcp")).await;
+        }
+    })
+    .await;
+    let found = cluster.discovery.synchronized(Duration::from_mins(5)).await.unwrap();
+    assert_eq!(found.backends.len(), 1024);
+    assert_eq!(found.surplus, [("m1024".to_owned(), MemberKind::Server)]);
+    api(&cluster.server, "MCPServer").delete("m0000", &DeleteParams::default()).await.unwrap();
+    let is_complete = |state: &DiscoveryState| {
+        state.discovered.as_ref().is_some_and(|found| found.surplus.is_empty())
+    };
+    timeout(Duration::from_mins(5), cluster.results.wait_for(is_complete)).await.unwrap().unwrap();
 }
