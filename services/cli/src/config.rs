@@ -37,6 +37,14 @@ pub(crate) struct LoadedConfig {
     pub(crate) egress: Egress,
 }
 
+/// Options of a server that its configuration depends on.
+pub(crate) struct Start<'a> {
+    /// Resource attributes of telemetry, besides those of the file.
+    pub(crate) attributes: &'a [(String, String)],
+    /// `true` for a replica of a VirtualMCPServer.
+    pub(crate) is_replica: bool,
+}
+
 /// Errors of a configuration file.
 #[derive(Debug, Default)]
 pub(crate) struct LoadErrors {
@@ -83,23 +91,19 @@ impl ConfigFile {
         self.load().map_err(|load_errors| Failure::Error(load_errors.describe(&self.config)))
     }
 
-    /// Loads the file like [`ConfigFile::require`] and starts telemetry, with these resource attributes in addition.
-    pub(crate) fn require_started(
-        &self,
-        telemetry_attributes: &[(String, String)],
-    ) -> Result<LoadedConfig, Failure> {
+    /// Loads the file like [`ConfigFile::require`] for a server, and starts telemetry.
+    pub(crate) fn require_started(&self, start: &Start<'_>) -> Result<LoadedConfig, Failure> {
         let environment = self.environment();
-        let loaded =
-            self.read().and_then(|text| load(text, &environment, Some(telemetry_attributes)));
+        let loaded = self.read().and_then(|text| load(text, &environment, Some(start)));
         loaded.map_err(|load_errors| Failure::Error(load_errors.describe(&self.config)))
     }
 }
 
-/// Checks the text of a file. Starts telemetry with these attributes, and none for `None`.
+/// Checks the text of a file, for a server that starts or for another command.
 pub(crate) fn load(
     text: String,
     environment: &Environment,
-    telemetry_attributes: Option<&[(String, String)]>,
+    start: Option<&Start<'_>>,
 ) -> Result<LoadedConfig, LoadErrors> {
     let named = NamedFiles::of(&text, environment);
     let egress = Egress::new(Settings {
@@ -108,8 +112,10 @@ pub(crate) fn load(
         ..Settings::default()
     });
     let builder = Parts::builder(&egress).environment(environment);
-    let builder = match telemetry_attributes {
-        Some(attributes) => builder.telemetry_attributes(attributes),
+    let builder = match start {
+        Some(Start { attributes, is_replica }) => {
+            builder.telemetry_attributes(attributes).replica(*is_replica)
+        }
         None => builder.without_telemetry(),
     };
     let (file, parts) = builder.read(&text).map_err(|error| {

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use clap::ValueEnum;
 use tracing::Level;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::{self, Handle};
@@ -84,7 +85,9 @@ fn parse(text: &str) -> Result<Option<Targets>, String> {
 
 /// Returns the default filter, with debug events of this project's crates only: those of libraries flood the log.
 fn level(debug: bool) -> Targets {
-    let targets = Targets::new().with_default(Level::INFO);
+    // It logs each failed request as an error. Its callers log the same with what follows from it.
+    let targets =
+        Targets::new().with_default(Level::INFO).with_target("kube_client", LevelFilter::OFF);
     if debug { targets.with_target("vmcp", Level::DEBUG) } else { targets }
 }
 
@@ -108,5 +111,6 @@ mod tests {
         assert!(debug.would_enable("vmcp_aggregate::hub", &Level::DEBUG));
         assert!(!debug.would_enable("hyper", &Level::DEBUG));
         assert!(debug.would_enable("hyper", &Level::INFO));
+        assert!(!debug.would_enable("kube_client::client::builder", &Level::ERROR));
     }
 }

@@ -53,7 +53,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve the backends of a configuration file.
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Validate a configuration file and the files that it names.
     Validate(validate::Validate),
     /// Write a starter configuration file, or convert the mcp.json of a client.

@@ -1,6 +1,7 @@
 //! `vmcp serve`.
 
 mod peers;
+mod virtual_server;
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -18,15 +19,16 @@ use vmcp_core::set_worker_count;
 use vmcp_seal::SealKeyFiles;
 use vmcp_server::parts::{AuditOptions, ServerInfo};
 use vmcp_server::serve::{
-    AdminToken, Options, PeerError, PeerOptions, ServeError, Server, default_budget,
+    AdminToken, Options, PeerError, PeerOptions, ServeError, Server, VirtualServer, default_budget,
 };
 
 use self::peers::PeerArgs;
+use self::virtual_server::VirtualServerArgs;
 use super::arguments::{
     address, admin_token, attribute, host_name, origin, positive, positive_number, seal_key,
     threads,
 };
-use super::config::{ConfigFile, LoadedConfig};
+use super::config::{ConfigFile, LoadedConfig, Start};
 use super::log::{self, LogFormat};
 use super::output::{Failure, block_on};
 
@@ -99,6 +101,8 @@ pub(crate) struct Serve {
     seal_key: Vec<PathBuf>,
     #[command(flatten)]
     peers: PeerArgs,
+    #[command(flatten)]
+    virtual_server: VirtualServerArgs,
     /// Number of trusted reverse proxies; selects the client address from X-Forwarded-For. Audit events show this
     /// address, and the limits of the authorization server, of sessions, of buffered bytes and of concurrent requests
     /// count by it.
@@ -124,15 +128,24 @@ enum AuditOverflow {
     Wait,
 }
 
+/// Places of the server among its replicas.
+struct Places {
+    peers: Option<PeerOptions>,
+    virtual_server: Option<VirtualServer>,
+}
+
 impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.check()?;
-        let peers = self.peers.options(!self.seal_key.is_empty())?;
+        let places = Places {
+            peers: self.peers.options(!self.seal_key.is_empty())?,
+            virtual_server: self.virtual_server.replica()?,
+        };
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
         let threads = threads.unwrap_or(NonZeroUsize::MIN);
         // Other components allocate per-worker state, so the count must be set first.
         set_worker_count(threads.get());
-        block_on(self.serve(threads, peers))
+        block_on(self.serve(threads, places))
     }
 
     /// Checks options that belong together.
@@ -147,8 +160,11 @@ impl Serve {
         }
     }
 
-    async fn serve(self, threads: NonZeroUsize, peers: Option<PeerOptions>) -> Result<(), Failure> {
-        let loaded = self.config.require_started(&self.telemetry_attribute)?;
+    async fn serve(self, threads: NonZeroUsize, places: Places) -> Result<(), Failure> {
+        let Places { peers, virtual_server } = places;
+        let start =
+            Start { attributes: &self.telemetry_attribute, is_replica: virtual_server.is_some() };
+        let loaded = self.config.require_started(&start)?;
         let LoadedConfig { text, named, file, parts, warnings, egress } = loaded;
         self.check_attributes(&file)?;
         if let Some(error) = log::start(self.log_format, parts.debug) {
@@ -162,6 +178,7 @@ impl Serve {
         let info = parts.info.clone();
         let (config, mut options) = self.into_options(threads);
         options.peers = peers;
+        options.virtual_server = virtual_server;
         let path = config.path().to_owned();
         let server = Server::start(parts, egress, options).await.map_err(|e| start_failure(&e))?;
         let address = server.address().map_err(|error| Failure::Error(error.to_string()))?;
@@ -169,7 +186,8 @@ impl Serve {
         tracing::info!("listening on http://{address}/mcp");
         let summary =
             StartSummary { endpoint: format!("http://{address}/mcp"), configuration: path, info };
-        let reporting = tokio::spawn(report(server.gateway().clone(), summary));
+        let reporting =
+            tokio::spawn(report(server.gateway().clone(), server.wait_ready(), summary));
         server.run(stop).await;
         reporting.abort();
         Ok(())
@@ -204,6 +222,7 @@ impl Serve {
             allow_anonymous_network,
             seal_key,
             peers: _,
+            virtual_server: _,
             trusted_proxies,
             audit_overflow,
             log_format: _,
@@ -234,6 +253,7 @@ impl Serve {
             threads: Some(threads),
             seal_keys: SealKeyFiles::new(seal_key),
             peers: None,
+            virtual_server: None,
             environment: config.environment(),
             audit_options: AuditOptions { trusted_proxies, overflow },
             limits,
@@ -271,7 +291,8 @@ pub(crate) fn start_failure(error: &ServeError) -> Failure {
         | ServeError::SessionStorage(_)
         | ServeError::Audit(_)
         | ServeError::Exposed(_)
-        | ServeError::AuthServer(_) => Failure::Error(error.to_string()),
+        | ServeError::AuthServer(_)
+        | ServeError::Cluster(_) => Failure::Error(error.to_string()),
     }
 }
 
@@ -283,8 +304,12 @@ struct StartSummary {
 }
 
 /// Logs each ready backend, then a summary. Other code logs backends that are not ready, and name conflicts.
-async fn report(gateway: vmcp_aggregate::Gateway, summary: StartSummary) {
-    gateway.wait_ready().await;
+async fn report(
+    gateway: vmcp_aggregate::Gateway,
+    ready: impl Future<Output = ()>,
+    summary: StartSummary,
+) {
+    ready.await;
     let StartSummary { endpoint, configuration, info } = summary;
     let report = gateway.report();
     for backend in &report.backends {

@@ -9,6 +9,7 @@ mod builder;
 mod configured_hosts;
 mod credential_advice;
 mod credentials;
+mod discovered;
 mod embedded_issuer;
 mod environment;
 mod error;
@@ -35,6 +36,7 @@ pub use self::auth_server::{
 };
 pub use self::backends::transport_name;
 pub use self::builder::PartsBuilder;
+pub(crate) use self::discovered::{DiscoveredBackends, discovers_backends};
 pub(crate) use self::embedded_issuer::IssuerSessions;
 pub use self::environment::Environment;
 pub use self::error::PartsError;
@@ -86,6 +88,8 @@ pub struct ServerInfo {
     pub backends: std::collections::BTreeMap<String, BackendInfo>,
     /// Backends that are left out, with the reasons.
     pub left_out: Vec<LeftOutBackend>,
+    /// `true` if the backends are discovered in a cluster.
+    pub is_discovered: bool,
 }
 
 /// Description of one backend's configuration.
@@ -99,4 +103,11 @@ pub struct BackendInfo {
     pub auth: &'static str,
     /// Its metadata, with `group` set by the server.
     pub metadata: std::collections::BTreeMap<String, String>,
+}
+
+impl ServerInfo {
+    /// Returns `false` if the server has no backend of this name, and will not discover one.
+    fn may_have(&self, backend: &str) -> bool {
+        self.is_discovered || self.backends.contains_key(backend)
+    }
 }

@@ -1,4 +1,4 @@
-//! Outcome of reloads, for `/status`.
+//! Outcome of reloads, and status of the discovery of backends, for `/status`.
 
 use std::sync::Mutex;
 
@@ -14,15 +14,33 @@ struct State {
     applied: u64,
     rejected: u64,
     last_error: Option<String>,
+    discovery: Option<DiscoveryStatus>,
+}
+
+/// Status of the discovery of backends in a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DiscoveryStatus {
+    /// `true` if all resources were read once.
+    pub(crate) is_synchronized: bool,
+    /// Reason why the backends do not follow the resources.
+    pub(crate) problem: Option<String>,
 }
 
 impl Reloads {
+    /// Sets the status of the discovery; `None` if backends are not discovered.
+    pub(crate) fn set_discovery(&self, status: Option<DiscoveryStatus>) {
+        lock(&self.0).discovery = status;
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         let state = lock(&self.0);
         json!({
             "reloads": state.applied,
             "refused_reloads": state.rejected,
             "last_error": state.last_error,
+            "discovery": state.discovery.as_ref().map(
+                |DiscoveryStatus { is_synchronized, problem }| json!({"synchronized": is_synchronized, "problem": problem})
+            ),
         })
     }
 

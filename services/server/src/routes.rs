@@ -155,11 +155,13 @@ impl Routes {
             "/readyz" if shared.draining.load(Ordering::Acquire) => {
                 json_response(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}))
             }
-            "/readyz" if !shared.wait_ready.load(Ordering::Acquire) => {
+            "/readyz" if !shared.readiness.is_ready() => {
                 json_response(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "starting"}))
             }
             "/readyz" => {
-                let mut body = json!({"status": "ready", "mode": "static"});
+                let is_discovered = shared.info.load().is_discovered;
+                let mode = if is_discovered { "discovered" } else { "static" };
+                let mut body = json!({"status": "ready", "mode": mode});
                 // Not a reason to take the replica out: all replicas would go, and clients without sessions need no storage.
                 if let Some(storage) = &shared.state.session_storage {
                     body["session_storage"] = storage.status().into();

@@ -4,17 +4,15 @@ mod admin;
 mod drain;
 mod gauges;
 mod memory_limit;
+mod options;
 mod peers;
 mod reload;
 mod seal_keys;
 
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 use vmcp_aggregate::Gateway;
@@ -26,11 +24,12 @@ use vmcp_http_guard::{AllowedHostsLayer, ConcurrencyLimitLayer};
 use vmcp_legacy_sse::ClientTable;
 pub use vmcp_listener::RESERVED_CONNECTIONS;
 use vmcp_listener::{ConnectionServer, Connections, Peer};
-use vmcp_seal::{KeyRing, SealKeyFiles};
+use vmcp_seal::KeyRing;
 
 pub use self::admin::AdminAddress;
 use self::drain::drain;
 pub use self::memory_limit::default_budget;
+pub use self::options::Options;
 use self::peers::BoundPeers;
 pub use self::peers::{PeerError, PeerOptions};
 use self::reload::Inputs;
@@ -41,86 +40,15 @@ use crate::auth_audit::AuthAuditRecorder;
 pub use crate::auth_server::AuthServerError;
 use crate::auth_server::AuthServerRuntime;
 pub use crate::exposure::{Exposure, ExposureError};
+use crate::kubernetes::Cluster;
 use crate::parts::{
-    AuditOptions, AuthServerParts, Environment, IncomingAuth, Parts, SessionStorageError,
-    SessionStorageParts,
+    AuthServerParts, IncomingAuth, Parts, SessionStorageError, SessionStorageParts,
 };
 use crate::routes::{AdminAccess, Routes, ServerState, StaticState};
 pub use crate::routes::{AdminToken, AdminTokenError};
 use crate::session_storage::SharedStorage;
 use crate::stream_scope::StreamScope;
-
-/// Listeners and limits of a server. The configuration holds all other settings.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Address of the main listener.
-    pub address: SocketAddr,
-    /// Accepted hosts besides those of the loopback interface.
-    pub allowed_hosts: Vec<String>,
-    /// Origins of pages that may send requests.
-    pub allowed_origins: Vec<String>,
-    /// Additional address for `/status`, `/metrics` and `/api/backends/health`. The default for a server on a network
-    /// address is 127.0.0.1:4484.
-    pub admin_address: Option<SocketAddr>,
-    /// Token for these endpoints. Without a token, a main listener on a network address serves only `/metrics`.
-    pub admin_token: Option<AdminToken>,
-    /// Accept requests from other machines with `incomingAuth` of type `anonymous`.
-    pub allow_anonymous_network: bool,
-    /// Maximum number of connections. 256 more are accepted for `/livez` and `/readyz`; other requests on them get 503.
-    pub connections: usize,
-    /// Maximum number of concurrent requests.
-    pub requests: usize,
-    /// Maximum size of a client's message, in bytes.
-    pub message_bytes: usize,
-    /// Maximum number of bytes in buffered messages, apart from messages of up to 4 KiB. One caller may take half of
-    /// the bytes that other callers leave. At least twice `message_bytes`.
-    pub buffered_bytes: usize,
-    /// Time that connections and tasks of composite tools get to finish after the signal to stop.
-    pub drain: Duration,
-    /// Number of worker threads, each with its own connections. `None` handles requests on the runtime that runs the
-    /// server. Call [`vmcp_core::set_worker_count`] with this number before the parts are built; otherwise the workers share
-    /// connections to backends.
-    pub threads: Option<NonZeroUsize>,
-    /// Files with keys that seal what clients carry between requests, the newest first (see [`vmcp_seal::KeyRing`]). Without keys, the
-    /// process generates a random one that no other replica knows.
-    pub seal_keys: SealKeyFiles,
-    /// Forwarding of requests between replicas with the same keys; `None` forwards nothing.
-    pub peers: Option<PeerOptions>,
-    /// Values of the variables that the configuration names, for reloads. The same as for the parts.
-    pub environment: Environment,
-    /// Audit options.
-    pub audit_options: AuditOptions,
-    /// Limits of the aggregating service.
-    pub limits: Limits,
-    /// Function that switches the debug log on or off after a reload (`operational.logLevel`). By default, the level of
-    /// the log is left to the program that runs the server.
-    pub set_debug: fn(bool),
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            address: SocketAddr::from(([127, 0, 0, 1], 4483)),
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            admin_address: None,
-            admin_token: None,
-            allow_anonymous_network: false,
-            connections: 4096,
-            requests: 4096,
-            message_bytes: 8 << 20,
-            buffered_bytes: 128 << 20,
-            drain: Duration::from_secs(10),
-            threads: None,
-            seal_keys: SealKeyFiles::default(),
-            peers: None,
-            environment: Environment::default(),
-            audit_options: AuditOptions::default(),
-            limits: Limits::default(),
-            set_debug: |_| {},
-        }
-    }
-}
+pub use crate::virtual_server::{ClusterError, NoKubernetesError, VirtualServer};
 
 /// Server with bound listeners, which accepts connections once it runs.
 #[derive(Debug)]
@@ -175,6 +103,9 @@ pub enum ServeError {
     /// The authorization server cannot start (`authServer`).
     #[error(transparent)]
     AuthServer(#[from] AuthServerError),
+    /// The cluster of the VirtualMCPServer cannot be used.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
 }
 
 /// Maximum number of streams of the deprecated HTTP+SSE transport.
@@ -186,9 +117,9 @@ impl Server {
     /// # Errors
     /// Returns an error if an address is unavailable, or if the random generator of the operating system fails.
     pub async fn start(parts: Parts, egress: Egress, options: Options) -> Result<Self, ServeError> {
-        let address = options.address;
         let exposure = exposure(&options, &parts.incoming_auth)?;
-        let listener = bind(address).await?;
+        let cluster = connect_cluster(&options, parts.info.is_discovered).await?;
+        let listener = bind(options.address).await?;
         let admin = admin::listen(&options).await?;
         let Parts {
             settings,
@@ -229,19 +160,18 @@ impl Server {
             auth_audit,
             log: crate::request_log::RequestLogLayer::default(),
             audit_options: options.audit_options,
+            cluster,
         };
         state.gateway.set_caller_authorizer(Some(incoming_auth.caller_authorizer()));
         gauges.merge(incoming_auth.gauges());
         let reloadable =
             state.reloadable(incoming_auth, audit_pipeline, issuer, StreamScope::default());
         let connections = Connections::new(options.connections, state.budget.clone());
-        let wait_ready = wait_ready(state.gateway.clone());
-        let shared =
-            ServerState::new(state, reloadable, wait_ready, info, connections.clone(), gauges);
+        let shared = ServerState::new(state, reloadable, info, connections.clone(), gauges);
         let shared = Arc::new(shared);
         gauges::register(&shared, &egress);
-        let access = access(&options);
-        let routes = Routes { peer: address, shared, access, is_admin: false, permit: None };
+        let (peer, access) = (options.address, access(&options));
+        let routes = Routes { peer, shared, access, is_admin: false, permit: None };
         let connections = connection_server(connections, &options)?;
         Ok(Self { listener, admin, routes, options, egress, connections, seal_key_watch, peers })
     }
@@ -260,8 +190,14 @@ impl Server {
         &self.routes.shared.state.gateway
     }
 
+    /// Returns a future that is ready when the server is: when each backend has responded, failed or timed out.
+    pub fn wait_ready(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.routes.shared.readiness.clone().wait()
+    }
+
     /// Reloads the configuration from `path` when the file differs from `text`, which this server was built from, when
-    /// one of the named `files` changes, or on SIGHUP.
+    /// one of the named `files` changes, or on SIGHUP. A replica of a VirtualMCPServer whose backends are discovered also
+    /// follows the resources of the cluster.
     pub fn watch(&self, path: PathBuf, text: String, files: NamedFiles) {
         let Self { routes, options, egress, .. } = self;
         let shared = Arc::clone(&routes.shared);
@@ -296,6 +232,23 @@ fn exposure(options: &Options, incoming_auth: &IncomingAuth) -> Result<Exposure,
     let exposure = Exposure { address: options.address, allow_anonymous };
     exposure.check(incoming_auth)?;
     Ok(exposure)
+}
+
+/// Finds the API server of a replica of a VirtualMCPServer. A server that needs it only for reports serves without it.
+async fn connect_cluster(
+    options: &Options,
+    is_discovered: bool,
+) -> Result<Option<Arc<Cluster>>, ClusterError> {
+    let Some(server) = &options.virtual_server else { return Ok(None) };
+    // Boxed, because it is large and most servers have none.
+    match Box::pin(Cluster::connect(server, options.environment.directory())).await {
+        Ok(cluster) => Ok(Some(Arc::new(cluster))),
+        Err(error) if is_discovered => Err(error),
+        Err(error) => {
+            tracing::error!(%error, "the status of the VirtualMCPServer is not reported");
+            Ok(None)
+        }
+    }
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
@@ -367,17 +320,6 @@ async fn start_issuer(
         Some(auth_server) => AuthServerRuntime::start(auth_server, auth_audit).await.map(Some),
         None => Ok(None),
     }
-}
-
-/// Returns a flag that becomes true when each backend has responded, failed or timed out.
-fn wait_ready(gateway: Gateway) -> Arc<AtomicBool> {
-    let wait_ready = Arc::<AtomicBool>::default();
-    let setting = Arc::clone(&wait_ready);
-    tokio::spawn(async move {
-        gateway.wait_ready().await;
-        setting.store(true, Ordering::Release);
-    });
-    wait_ready
 }
 
 fn access(options: &Options) -> AdminAccess {

@@ -5,6 +5,7 @@
 
 mod crate_table;
 mod documents;
+mod features;
 mod file_length;
 mod machine_specifics;
 mod manifests;

@@ -10,7 +10,7 @@ use crate::program::{Folder, ServerProcess, vmcp};
 
 const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
-/// Each section that nothing runs yet, and the path under which it is refused.
+/// Each setting of a replica of a VirtualMCPServer, and the path under which other servers refuse it.
 const REFUSED: [(&str, &str); 2] = [
     ("outgoingAuth: {source: discovered}", "outgoingAuth.source"),
     (
@@ -20,14 +20,15 @@ const REFUSED: [(&str, &str); 2] = [
 ];
 
 #[test]
-fn serve_rejects_sections_without_runtime() {
+fn serve_rejects_settings_of_kubernetes() {
     let folder = Folder::new();
     for (section, path) in REFUSED {
         let file = folder.write("vmcp.yaml", &format!("{ANONYMOUS}{section}\n"));
         let ended = vmcp(&["serve", "--port", "0", "--config", &file]);
         assert_eq!(ended.code, 1, "{section}: {ended:?}");
-        let refusal = format!("\n{path}: not supported by this version: ");
+        let refusal = format!("\n{path}: applies only in Kubernetes: ");
         assert!(ended.err.contains(&refusal), "{section}: {ended:?}");
+        assert!(ended.err.contains("--virtual-mcp-server"), "{section}: {ended:?}");
         assert!(!ended.err.contains("hunter2"), "{ended:?}");
     }
 }

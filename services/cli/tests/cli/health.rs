@@ -148,7 +148,7 @@ fn rejects_status_reporting_interval_outside_operator() {
     let file = folder.write("vmcp.yaml", &config(&keeper, "statusReportingInterval: 10s"));
     let ended = vmcp(&["serve", "--port", "0", "--config", &file]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    let said = "statusReportingInterval: not supported by this version: statusReportingInterval applies only under the operator";
+    let said = "statusReportingInterval: applies only in Kubernetes: name the VirtualMCPServer with --virtual-mcp-server";
     assert!(ended.err.contains(said), "{ended:?}");
 }
 

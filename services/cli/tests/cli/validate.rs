@@ -67,7 +67,7 @@ fn reads_named_files_and_reports_unsupported_sections() {
     assert!(ended.err.contains("backends[0].caBundlePath: found /no/a.pem"), "{ended:?}");
     assert!(ended.err.contains(&format!("backends[1].caBundlePath: found {garbage}")));
     let path = "operational.failureHandling.statusReportingInterval";
-    let refusal = format!("{path}: not supported by this version");
+    let refusal = format!("{path}: applies only in Kubernetes");
     assert!(ended.err.contains(&refusal), "{ended:?}");
     let json = as_json(&validate(&text, &["-o", "json"]));
     assert_eq!(json["unsupported"][0]["path"], path);

@@ -1,6 +1,6 @@
 //! `backends`: connection settings of each backend.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::{iter, time};
@@ -22,7 +22,7 @@ use super::credential_advice::{CredentialAdvisor, KnownIssuers};
 use super::credentials::Strategies;
 use super::environment::Environment;
 use super::left_out::{BackendError, LeftOutBackend, LeftOutReason};
-use super::{BackendInfo, PartsBuilder, headers};
+use super::{BackendInfo, PartsBuilder, ServerInfo, headers};
 use crate::stack::OutgoingLayers;
 
 /// Settings that all backends share.
@@ -39,10 +39,8 @@ pub(super) struct SharedSettings<'a> {
 /// Converted backends.
 pub(super) struct Converted {
     pub(super) backends: Vec<BackendSettings>,
-    /// Backends whose secrets are not there yet, or unusable.
-    pub(super) left_out: Vec<LeftOutBackend>,
-    /// Descriptions of all backends, by name.
-    pub(super) known: BTreeMap<String, BackendInfo>,
+    /// Descriptions of all backends, and those whose secrets are not there yet or unusable.
+    pub(super) info: ServerInfo,
 }
 
 /// Returns the valid backends of `group`, and the errors of the others.
@@ -56,7 +54,8 @@ pub(super) fn settings(
     let timeout_layer = timeout_layer(shared.timeouts);
     let ready = Vec::with_capacity(backends.len());
     let known = backends.iter().map(|backend| describe(backend, group, shared.strategies));
-    let mut all = Converted { backends: ready, left_out: Vec::new(), known: known.collect() };
+    let info = ServerInfo { backends: known.collect(), ..ServerInfo::default() };
+    let mut all = Converted { backends: ready, info };
     for (index, backend) in backends.into_iter().enumerate() {
         let name = backend.name.clone();
         let found = match convert(backend, shared, &timeout_layer, index) {
@@ -76,8 +75,8 @@ pub(super) fn settings(
                 }
             }
         }
-        warnings.extend(first.iter().map(|left_out| left_out.warning(index)));
-        all.left_out.extend(first);
+        warnings.extend(first.iter().map(|one| one.warning(format!("backends[{index}]"))));
+        all.info.left_out.extend(first);
     }
     all
 }
@@ -89,7 +88,7 @@ fn convert(
     index: usize,
 ) -> Result<BackendSettings, Vec<BackendError>> {
     let SharedSettings { timeouts, strategies, circuit, issuers, builder, layer } = shared;
-    let PartsBuilder { egress, environment, telemetry: _ } = *builder;
+    let PartsBuilder { egress, environment, telemetry: _, is_replica: _ } = *builder;
     let mut digest = DefaultHasher::new();
     let Backend { name, url: source, transport, kind, headers, metadata: _ } = backend;
     let strategy = strategies.for_backend(&name).map_err(|error| vec![error])?;

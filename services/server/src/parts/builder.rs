@@ -17,7 +17,7 @@ use super::failures::Failures;
 use super::telemetry::{self, TelemetryParts, TelemetrySource};
 use super::{
     IncomingAuth, Parts, PartsError, ServerInfo, aggregation, audit, configured_hosts, credentials,
-    incoming_auth, optimizer, session_storage, unsupported,
+    discovered, incoming_auth, optimizer, session_storage, unsupported,
 };
 
 /// Builder of [`Parts`]. Starts telemetry first if the configuration enables it, because the stacks of backends report to
@@ -28,6 +28,8 @@ pub struct PartsBuilder<'a> {
     pub(super) egress: &'a Egress,
     pub(super) environment: &'a Environment,
     pub(super) telemetry: TelemetrySource<'a>,
+    /// `true` for a replica of a VirtualMCPServer.
+    pub(super) is_replica: bool,
 }
 
 impl Parts {
@@ -35,7 +37,7 @@ impl Parts {
     pub fn builder(egress: &Egress) -> PartsBuilder<'_> {
         static PROCESS: Environment = Environment::of_process();
         let telemetry = TelemetrySource::Start { attributes: &[] };
-        PartsBuilder { egress, environment: &PROCESS, telemetry }
+        PartsBuilder { egress, environment: &PROCESS, telemetry, is_replica: false }
     }
 }
 
@@ -53,6 +55,12 @@ impl<'a> PartsBuilder<'a> {
     /// Starts no telemetry, for parts that serve no requests. The section is still checked.
     pub fn without_telemetry(self) -> Self {
         Self { telemetry: TelemetrySource::Off, ..self }
+    }
+
+    /// Accepts the settings that apply to a replica of a VirtualMCPServer alone: `outgoingAuth.source: discovered` and
+    /// `operational.failureHandling.statusReportingInterval`.
+    pub fn replica(self, is_replica: bool) -> Self {
+        Self { is_replica, ..self }
     }
 
     /// Uses telemetry that runs already.
@@ -78,7 +86,8 @@ impl<'a> PartsBuilder<'a> {
 
     /// Builds the parts without a check for contradictions between sections.
     pub(super) fn build_consistent(self, file: File) -> Result<Parts, PartsError> {
-        let (unsupported, group) = (unsupported::find(&file), file.group().to_owned());
+        let unsupported = unsupported::find(&file, self.is_replica);
+        let (group, is_discovered) = (file.group().to_owned(), discovered::is_discovered(&file));
         let File {
             name,
             group_ref: _,
@@ -116,19 +125,18 @@ impl<'a> PartsBuilder<'a> {
         let telemetry = self.start_telemetry(unsupported.is_empty(), &name, telemetry, &mut errors);
         let (timeouts, strategies) = (&timeouts, &strategies);
         let layer = telemetry.as_ref().map(TelemetryParts::outgoing);
-        let builder = self;
-        let shared = SharedSettings { timeouts, strategies, circuit, issuers, builder, layer };
-        let Converted { backends, known, left_out } =
+        let shared =
+            SharedSettings { timeouts, strategies, circuit, issuers, builder: self, layer };
+        let Converted { backends, info } =
             backends::settings(backends, &group, &shared, &mut errors, &mut warnings);
         let is_valid = unsupported.is_empty() && errors.is_empty();
         let Some(incoming_auth) = incoming_auth.filter(|_| is_valid) else {
             return Err(PartsError { unsupported, errors, ..PartsError::default() });
         };
         let is_strict = partial_failure == PartialFailure::Fail;
-        let base =
-            Settings { partial_failure, checks: Some(checks), ..Settings::new(name.clone()) };
-        let info = ServerInfo { name, group, metadata, is_strict, backends: known, left_out };
-        warnings.extend(incoming_auth.unknown_backends(|name| info.backends.contains_key(name)));
+        let base = Settings { partial_failure, checks: Some(checks), ..Settings::new(&*name) };
+        let info = ServerInfo { name, group, metadata, is_strict, is_discovered, ..info };
+        warnings.extend(incoming_auth.unknown_backends(|name| info.may_have(name)));
         Ok(Parts {
             settings: Settings { backends, rules, optimizer, ..base },
             incoming_auth,
@@ -171,7 +179,7 @@ fn front(
     section: Option<AuthServer<SecretFile>>,
     builder: PartsBuilder<'_>,
 ) -> (Option<IncomingAuth>, Conversion) {
-    let PartsBuilder { egress, environment, telemetry: _ } = builder;
+    let PartsBuilder { egress, environment, telemetry: _, is_replica: _ } = builder;
     let is_issuer = section.is_some();
     let hosts = configured_hosts::configured_hosts(&incoming, section.as_ref());
     let converted = section.map(|section| auth_server::convert(name, section, &incoming, egress));

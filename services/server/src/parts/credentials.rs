@@ -70,7 +70,7 @@ pub(super) fn strategies(
     default_provider: Option<&str>,
     builder: PartsBuilder<'_>,
 ) -> (Strategies, Vec<ConfigError>) {
-    let PartsBuilder { egress, environment, telemetry: _ } = builder;
+    let PartsBuilder { egress, environment, telemetry: _, is_replica: _ } = builder;
     let OutgoingAuth { source: _, default, backends } = outgoing;
     // The operator configures these servers, so they may be on any network. The check of their URLs permits plain HTTP
     // on loopback only.

@@ -1,8 +1,8 @@
-//! Backends that are configured, and that the server leaves out.
+//! Backends that are configured or discovered, and that the server leaves out.
 
 use vmcp_config::{ConfigError, Warning};
 
-/// Backend that is configured, but not served.
+/// Backend that is configured or discovered, but not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOutBackend {
     /// Name of the backend.
@@ -13,13 +13,33 @@ pub struct LeftOutBackend {
     pub message: String,
 }
 
-/// Reason why a backend is left out.
+/// Reason why a backend is left out. Those of secrets concern all backends, the others those that are discovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOutReason {
     /// A secret of the backend is not there yet.
     SecretPending,
     /// A secret of the backend has an unusable value.
     SecretInvalid,
+    /// A member of the group of another kind has the same name and comes first.
+    DuplicateName,
+    /// The resource is being deleted.
+    Deleting,
+    /// The status of the resource has no URL yet.
+    UrlUnknown,
+    /// The entry was not checked yet.
+    EntryPending,
+    /// The entry is invalid.
+    EntryInvalid,
+    /// The URL, a header or another setting of the backend is invalid.
+    BackendInvalid,
+    /// The MCPExternalAuthConfig does not exist.
+    AuthConfigNotFound,
+    /// The MCPExternalAuthConfig is invalid, or does not fit this server.
+    AuthConfigInvalid,
+    /// The MCPExternalAuthConfig has a type that is not a credential for backends.
+    AuthConfigUnsupported,
+    /// The group has too many members.
+    TooManyMembers,
 }
 
 /// Error of one backend's settings.
@@ -32,11 +52,11 @@ pub(super) enum BackendError {
 }
 
 impl LeftOutBackend {
-    /// Returns the warning of the backend at `index` of the configuration.
-    pub(super) fn warning(&self, index: usize) -> Warning {
+    /// Returns the warning of the backend, with its path in the configuration.
+    pub(crate) fn warning(&self, path: String) -> Warning {
         let Self { backend, reason, message } = self;
         Warning {
-            path: format!("backends[{index}]"),
+            path,
             message: format!("{backend} is left out ({}): {message}", reason.name()),
             suggestion: None,
         }
@@ -50,6 +70,16 @@ impl LeftOutReason {
         match self {
             Self::SecretPending => "SecretPending",
             Self::SecretInvalid => "SecretInvalid",
+            Self::DuplicateName => "DuplicateName",
+            Self::Deleting => "Deleting",
+            Self::UrlUnknown => "UrlUnknown",
+            Self::EntryPending => "EntryPending",
+            Self::EntryInvalid => "EntryInvalid",
+            Self::BackendInvalid => "BackendInvalid",
+            Self::AuthConfigNotFound => "AuthConfigNotFound",
+            Self::AuthConfigInvalid => "AuthConfigInvalid",
+            Self::AuthConfigUnsupported => "AuthConfigUnsupported",
+            Self::TooManyMembers => "TooManyMembers",
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn convert(
     builder: PartsBuilder<'_>,
     errors: &mut Vec<ConfigError>,
 ) -> Option<OptimizerSettings> {
-    let PartsBuilder { egress, environment, telemetry: _ } = builder;
+    let PartsBuilder { egress, environment, telemetry: _, is_replica: _ } = builder;
     let optimizer = optimizer?;
     for (index, tool) in composite_tools.iter().enumerate() {
         if [FIND_TOOL, CALL_TOOL].contains(&&*tool.name) {

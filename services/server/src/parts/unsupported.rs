@@ -1,15 +1,17 @@
-//! Sections whose runtime this version does not have. They are refused rather than ignored: nothing
-//! that is accepted is without effect.
+//! Settings that apply only to a replica of a VirtualMCPServer. They are refused elsewhere rather than ignored: nothing that is
+//! accepted is without effect.
 
 use std::fmt;
 
 use vmcp_config::{FailureHandling, File, Operational, OutgoingAuth, Source};
 
-/// The interval applies only under the operator.
-const NO_REPORTS: &str =
-    "statusReportingInterval applies only under the operator: remove it, and see /status";
+/// Remedy for backends that nothing would discover.
+const NO_DISCOVERY: &str = "name the VirtualMCPServer with --virtual-mcp-server, as the operator does, or use source: inline";
 
-/// A section that nothing in this version would read.
+/// Remedy for an interval without reports.
+const NO_REPORTS: &str = "name the VirtualMCPServer with --virtual-mcp-server, as the operator does, or remove it and see /status";
+
+/// A setting that nothing in this process would read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedSetting {
     /// Path of the section in the configuration.
@@ -20,12 +22,12 @@ pub struct UnsupportedSetting {
 
 impl fmt::Display for UnsupportedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: not supported by this version: {}", self.path, self.instead)
+        write!(f, "{}: applies only in Kubernetes: {}", self.path, self.instead)
     }
 }
 
-/// All of them.
-pub(super) fn find(file: &File) -> Vec<UnsupportedSetting> {
+/// Returns all of them.
+pub(super) fn find(file: &File, is_replica: bool) -> Vec<UnsupportedSetting> {
     let File {
         name: _,
         group_ref: _,
@@ -49,7 +51,9 @@ pub(super) fn find(file: &File) -> Vec<UnsupportedSetting> {
             found.push(UnsupportedSetting { path: path.to_owned(), instead });
         }
     };
-    outgoing(outgoing_auth, &mut reject);
+    if !is_replica {
+        outgoing(outgoing_auth, &mut reject);
+    }
     health(operational, &mut reject);
     found
 }
@@ -57,7 +61,7 @@ pub(super) fn find(file: &File) -> Vec<UnsupportedSetting> {
 fn outgoing(outgoing: &OutgoingAuth, reject: &mut impl FnMut(bool, &str, &'static str)) {
     let OutgoingAuth { source, default: _, backends: _ } = outgoing;
     let discovered = matches!(source, Source::Discovered);
-    reject(discovered, "outgoingAuth.source", "use source: inline");
+    reject(discovered, "outgoingAuth.source", NO_DISCOVERY);
 }
 
 fn health(operational: &Operational, reject: &mut impl FnMut(bool, &str, &'static str)) {

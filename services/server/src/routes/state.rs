@@ -22,8 +22,10 @@ use super::{RequestBody, json_response};
 use crate::auth_audit::{AuthAuditRecorder, RequestInfoLayer};
 use crate::auth_server::AuthServerRuntime;
 use crate::exposure::Exposure;
+use crate::kubernetes::Cluster;
 use crate::memory_gauges::MemoryGauges;
 use crate::parts::{AuditOptions, AuditPipeline, IncomingAuth, ServerInfo, TelemetryParts};
+use crate::readiness::Readiness;
 use crate::reloads::Reloads;
 use crate::request_log::RequestLogLayer;
 use crate::session_storage::SharedStorage;
@@ -43,7 +45,7 @@ pub(crate) struct ServerState {
     /// Set once, when the server begins to stop.
     pub(crate) draining: AtomicBool,
     /// Set once, when each backend of the first configuration has responded, failed or timed out.
-    pub(crate) wait_ready: Arc<AtomicBool>,
+    pub(crate) readiness: Readiness,
     pub(crate) connections: Connections,
     /// Gauges of the caches of all configurations that are still in use.
     pub(crate) gauges: Mutex<MemoryGauges>,
@@ -75,6 +77,8 @@ pub(crate) struct StaticState {
     /// Recorder of the authorization server's audit events.
     pub(crate) auth_audit: Arc<AuthAuditRecorder>,
     pub(crate) audit_options: AuditOptions,
+    /// Cluster of a replica of a VirtualMCPServer.
+    pub(crate) cluster: Option<Arc<Cluster>>,
 }
 
 /// Services that handle requests, replaced on reload. A request completes on the stack that it began on.
@@ -174,18 +178,18 @@ impl ServerState {
     pub(crate) fn new(
         state: StaticState,
         reloadable: ReloadableState,
-        wait_ready: Arc<AtomicBool>,
         info: ServerInfo,
         connections: Connections,
         gauges: MemoryGauges,
     ) -> Self {
+        let readiness = Readiness::new(state.gateway.clone(), info.is_discovered);
         Self {
             state,
             reloadable: Arc::new(reloadable).into(),
             info: arc_swap::ArcSwap::from_pointee(info),
             reloads: Reloads::default(),
             draining: AtomicBool::new(false),
-            wait_ready,
+            readiness,
             connections,
             gauges: Mutex::new(gauges),
             retired_logs: Mutex::default(),

@@ -1,34 +1,26 @@
-//! Reload of a changed configuration file, or of a changed file that it names. The new configuration is parsed and
-//! built completely before it replaces the current one.
+//! Reload of a changed configuration file, of a changed file that it names, or of changed resources of the cluster. The new
+//! configuration is parsed and built completely before it replaces the current one.
 
 mod changes;
 mod files;
+mod watcher;
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
-use vmcp_audit_log::LogHandle;
 use vmcp_egress::Egress;
 
 pub use self::files::NamedFiles;
 pub(super) use self::files::{FileStamp, stamp};
+pub(super) use self::watcher::watch;
 use super::Options;
 use crate::auth_audit::AuthAuditRecorder;
 use crate::auth_server::{AuthServerError, AuthServerRuntime};
 use crate::parts::{
-    AuditParts, AuthServerParts, Environment, Parts, SessionStorageParts, TelemetryParts,
+    AuditParts, AuthServerParts, DiscoveredBackends, Environment, Parts, PartsError,
+    SessionStorageParts, TelemetryParts, discovers_backends,
 };
 use crate::routes::ServerState;
 use crate::stream_scope::StreamScope;
-
-/// Poll interval of files. A mounted ConfigMap changes by a symbolic link swap, which file events miss.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// First and longest delay before a retry of a reload that failed for a reason outside the file.
-const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
 
 /// Inputs of each reload, besides the configuration.
 #[derive(Debug)]
@@ -36,6 +28,8 @@ pub(super) struct Inputs {
     egress: Egress,
     environment: Environment,
     set_debug: fn(bool),
+    /// `true` for a replica of a VirtualMCPServer.
+    is_replica: bool,
 }
 
 /// Error of a reload.
@@ -46,125 +40,53 @@ enum ReloadError {
     Temporary(String),
 }
 
-/// Time of the next retry.
-#[derive(Clone, Copy)]
-struct Retry {
-    at: Instant,
-    delay: Duration,
-}
-
 impl Inputs {
     pub(super) fn new(egress: &Egress, options: &Options) -> Self {
         let (egress, environment) = (egress.clone(), options.environment.clone());
-        Self { egress, environment, set_debug: options.set_debug }
+        let is_replica = options.virtual_server.is_some();
+        Self { egress, environment, set_debug: options.set_debug, is_replica }
     }
 }
 
-impl Retry {
-    /// Returns the next retry after another failure.
-    fn after(last: Option<Self>) -> Self {
-        let delay = last.map_or(RETRY_DELAYS.0, |last| RETRY_DELAYS.1.min(last.delay * 2));
-        Self { at: Instant::now() + delay, delay }
-    }
-}
-
-/// Watches `path`, and the `files` that its `text` names, until the process ends.
-pub(super) fn watch(
-    path: PathBuf,
-    mut text: String,
-    mut files: NamedFiles,
-    shared: Arc<ServerState>,
-    inputs: Inputs,
-) {
-    // Installed first: without a handler, the signal ends the process.
-    let mut hangup = signal(SignalKind::hangup()).ok();
-    tokio::spawn(async move {
-        // The first poll reads the file, which may have changed since `text` was read.
-        let mut last_stamp = None;
-        let mut retry: Option<Retry> = None;
-        loop {
-            let is_requested = tokio::select! {
-                () = tokio::time::sleep(POLL_INTERVAL) => false,
-                () = sighup(&mut hangup) => true,
-            };
-            let now = stamp(&path);
-            let is_due = retry.is_some_and(|retry| retry.at <= Instant::now());
-            let is_forced = files.have_changed() || is_requested || is_due;
-            if !is_forced && now == last_stamp {
-                continue;
-            }
-            last_stamp = now;
-            if is_requested && let Some(audit_pipeline) = &shared.reloadable.load().audit_pipeline {
-                // Log rotation sends the same signal.
-                audit_pipeline.log.reopen();
-            }
-            if is_requested {
-                shared.retired_logs().iter().for_each(LogHandle::reopen);
-            }
-            let before = text.clone();
-            let outcome = match tokio::fs::read_to_string(&path).await {
-                // The file was touched, but not changed.
-                Ok(new) if !is_forced && new == text => continue,
-                Ok(new) => {
-                    text = new;
-                    // Record the metadata before the files are read, so that the next poll detects changes in between.
-                    files = NamedFiles::of(&text, &inputs.environment);
-                    apply(&text, &shared, &inputs).await
-                }
-                Err(error) => {
-                    let error = format!("cannot read {}: {error}", path.display());
-                    Err(ReloadError::Temporary(error))
-                }
-            };
-            retry = match &outcome {
-                Err(ReloadError::Temporary(_)) => Some(Retry::after(retry.filter(|_| is_due))),
-                Ok(()) | Err(ReloadError::Permanent(_)) => None,
-            };
-            let outcome = outcome.map(|()| describe_changes(&before, &text)).map_err(|error| {
-                let (ReloadError::Permanent(error) | ReloadError::Temporary(error)) = error;
-                error
-            });
-            shared.reloads.report(outcome, is_due);
-        }
-    });
-}
-
-/// Describes the difference between two configurations.
-fn describe_changes(before: &str, after: &str) -> String {
-    let parse = |text| vmcp_config::File::parse(text, vmcp_config::Format::Yaml).ok();
-    let changes = match (parse(before), parse(after)) {
-        (Some(before), Some(after)) => changes::changes(&before, &after),
-        // The text at the start was invalid, so all sections count as new.
-        (None, _) | (_, None) => vec!["all sections".to_owned()],
-    };
-    if changes.is_empty() {
-        "no setting; files that it names were read again".to_owned()
-    } else {
-        changes.join(", ")
-    }
-}
-
-async fn sighup(signal: &mut Option<tokio::signal::unix::Signal>) {
-    match signal {
-        Some(signal) => _ = signal.recv().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Builds the components of `text`, and checks those that apply only at start.
-fn build(text: &str, shared: &ServerState, inputs: &Inputs) -> Result<Parts, ReloadError> {
-    let Inputs { egress, environment, set_debug: _ } = inputs;
-    let running = shared.state.telemetry.as_ref();
-    let builder = Parts::builder(egress).environment(environment);
-    let built = builder.running_telemetry(running).read(text);
-    let (file, parts) = built.map_err(|error| {
+impl From<PartsError> for ReloadError {
+    fn from(error: PartsError) -> Self {
         let message = error.to_string();
-        if error.is_permanent() {
-            ReloadError::Permanent(message)
-        } else {
-            ReloadError::Temporary(message)
+        if error.is_permanent() { Self::Permanent(message) } else { Self::Temporary(message) }
+    }
+}
+
+/// Builds the components of `text` with the discovered backends, and checks those that apply only at start. Of invalid backends
+/// that were discovered, each leaves only itself out.
+fn build(
+    text: &str,
+    mut discovered: DiscoveredBackends,
+    shared: &ServerState,
+    inputs: &Inputs,
+) -> Result<(Parts, String), ReloadError> {
+    let Inputs { egress, environment, set_debug: _, is_replica } = inputs;
+    let running = shared.state.telemetry.as_ref();
+    let builder = Parts::builder(egress).environment(environment).replica(*is_replica);
+    let builder = builder.running_telemetry(running);
+    let (file, mut parts, merged) = loop {
+        let merged = discovered.merge(text);
+        let merged = merged.map_err(|error| ReloadError::Permanent(error.to_string()))?;
+        match builder.read(&merged) {
+            Ok((file, parts)) => break (file, parts, merged.into_owned()),
+            // Each round leaves out one backend at least.
+            Err(error) if discovered.leave_out(&error) => {}
+            Err(error) => return Err(error.into()),
         }
-    })?;
+    };
+    parts.info.is_discovered = discovers_backends(text);
+    if parts.info.is_discovered && shared.state.cluster.is_none() {
+        let error =
+            "outgoingAuth.source: discovered needs access to the API server: restart the server";
+        return Err(ReloadError::Permanent(error.to_owned()));
+    }
+    let known = shared.info.load();
+    let new = discovered.left_out.iter().filter(|one| !known.left_out.contains(one));
+    parts.warnings.extend(new.map(|one| one.warning("backends".to_owned())));
+    parts.info.left_out.extend(discovered.left_out);
     if !unchanged(running, file.telemetry.as_ref(), TelemetryParts::is_section) {
         return Err(ReloadError::Permanent(
             "telemetry: changes apply at a restart only: restart the server, or undo them"
@@ -180,11 +102,17 @@ fn build(text: &str, shared: &ServerState, inputs: &Inputs) -> Result<Parts, Rel
     }
     let exposed = shared.state.exposure.check(&parts.incoming_auth);
     exposed.map_err(|error| ReloadError::Permanent(error.to_string()))?;
-    Ok(parts)
+    Ok((parts, merged))
 }
 
-/// Replaces the configuration of the running server.
-async fn apply(text: &str, shared: &ServerState, inputs: &Inputs) -> Result<(), ReloadError> {
+/// Replaces the configuration of the running server, and returns its text with the discovered backends.
+async fn apply(
+    text: &str,
+    discovered: DiscoveredBackends,
+    shared: &ServerState,
+    inputs: &Inputs,
+) -> Result<String, ReloadError> {
+    let (parts, merged) = build(text, discovered, shared, inputs)?;
     let Parts {
         settings,
         incoming_auth,
@@ -196,7 +124,7 @@ async fn apply(text: &str, shared: &ServerState, inputs: &Inputs) -> Result<(), 
         info,
         debug,
         gauges,
-    } = build(text, shared, inputs)?;
+    } = parts;
     let current = shared.reloadable.load_full();
     let issuer = issuer(auth_server.as_ref(), current.issuer(), &shared.state.auth_audit);
     let issuer = issuer.await.map_err(|error| ReloadError::Temporary(error.to_string()))?;
@@ -242,7 +170,7 @@ async fn apply(text: &str, shared: &ServerState, inputs: &Inputs) -> Result<(), 
         shared.retire(retired.log.handle());
     }
     shared.info.store(Arc::new(info));
-    Ok(())
+    Ok(merged)
 }
 
 /// Returns the authorization server for the new configuration, which is the current one if possible.
