@@ -78,11 +78,16 @@ fn pull_secrets(owner: Owner<'_>) -> Vec<LocalObjectReference> {
     names.into_iter().map(|name| LocalObjectReference { name: name.to_owned() }).collect()
 }
 
-/// Returns what the pods may do: report the status of their server, and read the kinds of backends if they discover these. Never
-/// anything with Secrets or ConfigMaps, whose contents are mounted.
+/// Returns what the pods may do: report the status of their server, and follow their server and the kinds of backends if they
+/// discover these. Never anything with Secrets or ConfigMaps, whose contents are mounted.
 fn rules(owner: Owner<'_>, source: Source) -> Vec<PolicyRule> {
+    // Lists and watches of one name are allowed by a rule for this name.
+    let own: &[&str] = match source {
+        Source::Discovered => &["get", "list", "watch"],
+        Source::Inline => &["get"],
+    };
     let mut rules = vec![
-        named(GROUP, "virtualmcpservers", owner.name(), &["get"]),
+        named(GROUP, "virtualmcpservers", owner.name(), own),
         named(GROUP, "virtualmcpservers/status", owner.name(), &["patch"]),
         named(
             "coordination.k8s.io",
@@ -95,7 +100,7 @@ fn rules(owner: Owner<'_>, source: Source) -> Vec<PolicyRule> {
         rules.push(PolicyRule {
             api_groups: Some(strings(&[GROUP])),
             resources: Some(strings(&DISCOVERED)),
-            verbs: strings(&["get", "list", "watch"]),
+            verbs: strings(&["list", "watch"]),
             ..PolicyRule::default()
         });
     }

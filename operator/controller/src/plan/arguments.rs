@@ -20,7 +20,7 @@ use crate::Settings;
 pub(super) const PEER_PORT: u16 = 4485;
 
 /// Options that follow from the rest of the pod. A pod template cannot change them.
-const OWNED: [&str; 9] = [
+const OWNED: [&str; 10] = [
     "--config",
     "-c",
     "--host",
@@ -30,6 +30,7 @@ const OWNED: [&str; 9] = [
     "--peer-listen",
     "--peer-address",
     "--peer-service",
+    "--virtual-mcp-server",
 ];
 
 /// Options of which a command has each value, others only the last.
@@ -54,6 +55,7 @@ pub(super) fn arguments(
         format!("--port={SERVER_PORT}"),
         format!("--peer-listen={}", SocketAddr::new(*listen, PEER_PORT)),
         format!("--peer-service={peers}"),
+        format!("--virtual-mcp-server={}/{}", owner.namespace(), owner.name()),
         format!("--drain={}s", shutdown.drain),
     ];
     if owner.server.spec.incoming_auth.kind == IncomingAuthType::Anonymous {

@@ -1,7 +1,10 @@
 //! The planned pods start the real server: its configuration, arguments, variables and mounted files.
 
+mod cluster;
+mod discovered;
 mod files;
 mod pod;
+mod session;
 
 pub(crate) use self::pod::program;
 use self::pod::{Pod, initialize};

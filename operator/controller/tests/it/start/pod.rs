@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
-use vmcp_api::conversion::SECRETS_PATH;
+use vmcp_api::conversion::{SECRETS_PATH, SecretSource};
 use vmcp_operator::Settings;
 use vmcp_operator::manifests::{Manifests, RenderedServer};
 use vmcp_operator::plan::{CONFIG_FILE, CONFIG_PATH, SEAL_KEY, SEAL_PATH};
@@ -20,7 +20,7 @@ use vmcp_operator::plan::{CONFIG_FILE, CONFIG_PATH, SEAL_KEY, SEAL_PATH};
 use super::files::value;
 
 /// Name of the Service, which clients put into the header Host.
-const HOST: &str = "vmcp-a.team.svc.cluster.local:4483";
+pub(super) const HOST: &str = "vmcp-a.team.svc.cluster.local:4483";
 
 /// Time in which a server starts on a machine under load.
 const START: Duration = Duration::from_mins(2);
@@ -29,8 +29,12 @@ const START: Duration = Duration::from_mins(2);
 pub(super) struct Pod {
     child: tokio::sync::Mutex<Child>,
     port: u16,
+    /// Port of the administration endpoints.
+    admin: u16,
     configuration: String,
     arguments: Vec<String>,
+    /// Directory with the files of secrets.
+    secrets: PathBuf,
     log: Arc<Mutex<String>>,
 }
 
@@ -53,7 +57,15 @@ pub(super) fn initialize() -> Value {
 impl Pod {
     /// Plans the only server of some manifests, writes its files as they would be mounted, and starts it.
     pub(super) fn start(name: &str, manifests: &str) -> Self {
-        let rendered = render(manifests);
+        Self::start_with(name, render(manifests), &[])
+    }
+
+    /// Starts a planned server with variables besides those of the plan.
+    pub(super) fn start_with(
+        name: &str,
+        rendered: RenderedServer,
+        variables: &[(&str, &str)],
+    ) -> Self {
         let folder = scratch(name).join("pod");
         _ = fs::remove_dir_all(&folder);
         let mount = |path: &str| folder.join(path.trim_start_matches('/'));
@@ -68,8 +80,9 @@ impl Pod {
             let content = entry.source.content(value(&entry.source).as_bytes());
             fs::write(mount(SECRETS_PATH).join(&entry.file), content).unwrap();
         }
+        let secrets = mount(SECRETS_PATH);
         let container = container(rendered);
-        let (port, peers) = (free_port(), free_port());
+        let (port, peers, admin) = (free_port(), free_port(), free_port());
         let arguments = container.args.clone().unwrap();
         let local_arguments: Vec<_> = arguments
             .iter()
@@ -78,7 +91,8 @@ impl Pod {
             .map(|argument| argument.replace(":4485", &format!(":{peers}")))
             .collect();
         let mut command = Command::new(program());
-        command.args(local_arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(local_arguments).arg(format!("--admin-listen=127.0.0.1:{admin}"));
+        command.env_clear().stdin(Stdio::null()).stdout(Stdio::null());
         for variable in container.env.clone().unwrap() {
             let value = variable.value.unwrap_or_else(|| match variable.name.as_str() {
                 "POD_IP" => "127.0.0.1".to_owned(),
@@ -86,18 +100,10 @@ impl Pod {
             });
             command.env(variable.name, local(&value));
         }
-        let mut child = command.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let written = Arc::clone(&log);
-        tokio::spawn(async move {
-            while let Ok(Some(line)) = lines.next_line().await {
-                let mut log = written.lock().unwrap();
-                log.push_str(&line);
-                log.push('\n');
-            }
-        });
-        Self { child: child.into(), port, configuration, arguments, log }
+        command.env("KUBECONFIG", kubeconfig(&scratch(name)));
+        command.envs(variables.iter().copied());
+        let (child, log) = spawn(&mut command);
+        Self { child: child.into(), port, admin, configuration, arguments, secrets, log }
     }
 
     pub(super) fn configuration(&self) -> &str {
@@ -109,6 +115,26 @@ impl Pod {
         &self.arguments
     }
 
+    /// Writes the copy of a key, as the operator and the kubelet do.
+    pub(super) fn mount_secret(&self, source: &SecretSource, value: &str) {
+        let file = self.secrets.join(source.file());
+        let aside = self.secrets.join("..aside");
+        fs::write(&aside, source.content(value.as_bytes())).unwrap();
+        fs::rename(aside, file).unwrap();
+    }
+
+    /// Writes another configuration, as the operator and the kubelet do.
+    pub(super) fn write_configuration(&self, text: &str) {
+        let folder = self.secrets.parent().unwrap().join("config");
+        let aside = folder.join("aside");
+        fs::write(&aside, text).unwrap();
+        fs::rename(aside, folder.join(CONFIG_FILE)).unwrap();
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Waits until the readiness probe succeeds.
     pub(super) async fn until_ready(&self) {
         self.until(async || self.get("/readyz").await.starts_with("HTTP/1.1 200 ")).await;
@@ -116,7 +142,15 @@ impl Pod {
 
     pub(super) async fn get(&self, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n");
-        self.send(&request).await.unwrap_or_default()
+        send(self.port, &request).await.unwrap_or_default()
+    }
+
+    /// Returns the body of `/status`.
+    pub(super) async fn status(&self) -> Value {
+        let request = "GET /status HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
+        let response = send(self.admin, request).await.unwrap();
+        let body = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{response}")).1;
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}"))
     }
 
     pub(super) async fn post(&self, path: &str, body: &Value) -> String {
@@ -130,7 +164,7 @@ impl Pod {
              accept: application/json, text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        self.send(&request).await.unwrap()
+        send(self.port, &request).await.unwrap()
     }
 
     /// Stops the server as the kubelet does, and waits for its end.
@@ -146,7 +180,8 @@ impl Pod {
         self.log.lock().unwrap().clone()
     }
 
-    async fn until(&self, is_so: impl AsyncFn() -> bool) {
+    /// Waits until something is so, while the server runs.
+    pub(super) async fn until(&self, is_so: impl AsyncFn() -> bool) {
         let wait = async {
             while !is_so().await {
                 let ended = self.child.lock().await.try_wait().unwrap();
@@ -155,19 +190,43 @@ impl Pod {
             }
         };
         let result = tokio::time::timeout(START, wait).await;
-        assert!(result.is_ok(), "not ready\n{}", self.log());
-    }
-
-    async fn send(&self, request: &str) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
-        stream.write_all(request.as_bytes()).await?;
-        let mut response = Vec::new();
-        stream.read_to_end(&mut response).await?;
-        Ok(String::from_utf8_lossy(&response).into_owned())
+        assert!(result.is_ok(), "it does not become so\n{}", self.log());
     }
 }
 
-fn render(manifests: &str) -> RenderedServer {
+async fn send(port: u16, request: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await?;
+    Ok(String::from_utf8_lossy(&response).into_owned())
+}
+
+/// Starts the process, and collects its log.
+fn spawn(command: &mut Command) -> (Child, Arc<Mutex<String>>) {
+    let mut child = command.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let log = Arc::new(Mutex::new(String::new()));
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let written = Arc::clone(&log);
+    tokio::spawn(async move {
+        while let Ok(Some(line)) = lines.next_line().await {
+            let mut log = written.lock().unwrap();
+            log.push_str(&line);
+            log.push('\n');
+        }
+    });
+    (child, log)
+}
+
+/// Writes the kubeconfig of a pod whose API server is away, and returns its path.
+fn kubeconfig(folder: &Path) -> PathBuf {
+    let path = folder.join("kubeconfig");
+    fs::write(&path, vmcp_kube_fixture::kubeconfig(([127, 0, 0, 1], 1).into())).unwrap();
+    path
+}
+
+/// Renders the only server of some manifests.
+pub(super) fn render(manifests: &str) -> RenderedServer {
     let documents = serde_saphyr::from_multiple(manifests).unwrap();
     let manifests = Manifests::read(documents, Settings::new("example.com/vmcp:1"));
     assert_eq!(manifests.check(), []);
@@ -192,19 +251,33 @@ fn free_port() -> u16 {
     }
 }
 
-/// Returns the program of the server: `VMCP_BIN`, or else the one beside the operator's, built if it is absent.
+/// Returns the program of the server: `VMCP_BIN`, or else the one beside the operator's, built if it is absent or has no access
+/// to Kubernetes.
 pub(crate) fn program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(find_program).clone()
+}
+
+fn find_program() -> PathBuf {
     if let Some(program) = std::env::var_os("VMCP_BIN") {
         return program.into();
     }
     let program = Path::new(env!("CARGO_BIN_EXE_vmcp-operator")).with_file_name("vmcp");
-    if !program.exists() {
+    if !has_kubernetes(&program) {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = std::process::Command::new(cargo)
-            .args(["build", "--package", "vmcp", "--bin", "vmcp"])
+            .args(["build", "--package", "vmcp", "--bin", "vmcp", "--features", "kubernetes"])
             .status()
             .unwrap();
         assert!(built.success());
     }
     program
+}
+
+/// Returns `true` if the program exists and was built with the feature `kubernetes`.
+fn has_kubernetes(program: &Path) -> bool {
+    let output = std::process::Command::new(program).args(["version", "-o", "json"]).output();
+    let Ok(output) = output else { return false };
+    let version: Value = serde_json::from_slice(&output.stdout).unwrap();
+    version["features"].as_array().is_some_and(|features| features.contains(&"kubernetes".into()))
 }
