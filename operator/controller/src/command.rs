@@ -3,6 +3,7 @@
 mod check;
 mod files;
 mod import;
+mod install;
 mod lines;
 mod output;
 mod render;
@@ -13,7 +14,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use self::{check::CheckArgs, import::ImportArgs, render::RenderArgs, run::RunArgs};
+use self::{
+    check::CheckArgs, import::ImportArgs, install::InstallArgs, render::RenderArgs, run::RunArgs,
+};
 
 /// Kubernetes operator of vmcp: from VirtualMCPServer resources to running gateways.
 #[derive(Debug, Parser)]
@@ -33,6 +36,8 @@ enum Command {
     Check(CheckArgs),
     /// Convert resources of ToolHive into those of vmcp.
     Import(ImportArgs),
+    /// Print the manifests that install the operator, for clusters without Helm.
+    Install(InstallArgs),
 }
 
 impl Cli {
@@ -43,6 +48,7 @@ impl Cli {
             Command::Render(render) => output::exit(render.run()),
             Command::Check(check) => output::exit(check.run()),
             Command::Import(import) => output::exit(import.run()),
+            Command::Install(install) => output::exit(install.run()),
         }
     }
 }

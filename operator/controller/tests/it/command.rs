@@ -2,6 +2,7 @@
 
 mod check;
 mod import;
+mod install;
 mod limits;
 mod render;
 
@@ -60,7 +61,7 @@ pub(crate) fn documents(yaml: &str) -> Vec<Value> {
 fn help_names_all_subcommands() {
     let output = run(&[], "");
     assert_eq!(output.code, 2);
-    for name in ["run", "render", "check", "import"] {
+    for name in ["run", "render", "check", "import", "install"] {
         assert!(output.stderr.contains(&format!("\n  {name}")), "{name}: {}", output.stderr);
     }
 }

@@ -8,9 +8,6 @@ use vmcp_operator::{LeaseName, Settings};
 
 use crate::command::settings::{SettingsArgs, non_empty};
 
-/// Name of the Lease for which replicas of the operator compete.
-const LEASE: &str = "vmcp-operator-leader";
-
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -24,6 +21,9 @@ pub(crate) struct RunArgs {
     /// Lets one of several replicas work at a time. Needs POD_NAMESPACE.
     #[arg(long, requires = "pod_namespace")]
     leader_elect: bool,
+    /// Name of the Lease for which the replicas compete. Operators of different scopes in one namespace need different ones.
+    #[arg(long, default_value = "vmcp-operator-leader", value_name = "NAME")]
+    lease: String,
     /// Namespace of the operator.
     #[arg(long, env = "POD_NAMESPACE", hide = true)]
     pod_namespace: Option<String>,
@@ -56,7 +56,7 @@ impl RunArgs {
 
     pub(crate) fn lease(&self) -> Option<LeaseName> {
         let namespace = self.pod_namespace.clone().filter(|_| self.leader_elect)?;
-        Some(LeaseName { namespace, name: LEASE.to_owned() })
+        Some(LeaseName { namespace, name: self.lease.clone() })
     }
 }
 
@@ -82,6 +82,7 @@ mod tests {
             "--default-redis=r:6379",
             "--default-redis-secret=s",
             "--leader-elect",
+            "--lease=mine",
             "--pod-namespace=operators",
         ]);
         let settings = arguments.settings(true);
@@ -89,7 +90,8 @@ mod tests {
         assert_eq!(arguments.namespaces(), ["x", "y"]);
         let redis = settings.defaults.redis.unwrap();
         assert_eq!(redis.password.unwrap().key, "redis-password");
-        assert_eq!(arguments.lease().unwrap().namespace, "operators");
+        let lease = arguments.lease().unwrap();
+        assert_eq!((&*lease.namespace, &*lease.name), ("operators", "mine"));
     }
 
     #[test]
