@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::process::output;
-use super::{Gateway, Process, TestError, folder, free_port, program, python, until_listening};
+use super::{
+    Gateway, Process, TestError, folder, free_port, gateway_program, python, until_listening,
+};
 
 /// Startup timeout of a bridge; interpreters start slowly on a busy machine.
 const START: Duration = Duration::from_mins(1);
@@ -40,7 +42,7 @@ impl ImportedFile {
         fs::create_dir_all(file.parent().unwrap_or(&folder))?;
         fs::write(&file, text)?;
         let written = folder.join("vmcp.yaml");
-        let mut command = Command::new(program().await?);
+        let mut command = Command::new(gateway_program().await?);
         command.args(["init", "--from"]).arg(&file).arg("--output").arg(&written);
         command.stderr(std::process::Stdio::piped());
         let ended = command.output().await?;
@@ -87,7 +89,7 @@ async fn at_free_port(
 /// Returns the directories of `vmcp`, of Python with its packages, and of the system.
 async fn search_path() -> Result<String, TestError> {
     let of = |program: PathBuf| program.parent().map(Path::to_path_buf).unwrap_or_default();
-    let folders = [of(program().await?), of(python().await?.interpreter())];
+    let folders = [of(gateway_program().await?), of(python().await?.interpreter())];
     let system = std::env::var("PATH").unwrap_or_default();
     let own = folders.iter().map(|folder| folder.to_string_lossy()).collect::<Vec<_>>().join(":");
     // Requested once here, so that an installation failure is reported as such.

@@ -1,18 +1,18 @@
 //! The gateway as it is shipped: the `vmcp` program, with a configuration file.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::StatusCode;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-use super::{POLL_INTERVAL, Process, Reply, TestError, free_port, get, profile_dir, scratch_dir};
+use super::{
+    POLL_INTERVAL, Process, Reply, TestError, free_port, gateway_program, get, scratch_dir,
+};
 
 /// Timeout until `/readyz` responds with 200.
 const START: Duration = Duration::from_secs(20);
@@ -88,7 +88,7 @@ impl Gateway {
         arguments: &[&str],
         variables: &[(&str, &str)],
     ) -> Result<Self, TestError> {
-        let program = program().await?;
+        let program = gateway_program().await?;
         let dir = scratch_dir()?.join("gateways");
         fs::create_dir_all(&dir)?;
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -214,60 +214,4 @@ impl Gateway {
             sleep(POLL_INTERVAL).await;
         }
     }
-}
-
-/// Returns the program of the package `vmcp`: `VMCP_BIN` if that is set, otherwise the one beside the running test,
-/// rebuilt if a source is newer.
-pub(super) async fn program() -> Result<PathBuf, TestError> {
-    static DONE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let found = || DONE.get_or_init(|| find().map_err(|fault| fault.to_string())).clone();
-    Ok(tokio::task::spawn_blocking(found).await??)
-}
-
-fn find() -> Result<PathBuf, TestError> {
-    if let Some(program) = env::var_os("VMCP_BIN") {
-        return Ok(program.into());
-    }
-    let profile = profile_dir()?;
-    let program = profile.join("vmcp");
-    // The lock keeps two test programs from building concurrently.
-    let guard = fs::File::create(scratch_dir()?.join("vmcp.lock"))?;
-    guard.lock()?;
-    if !is_fresh(&program).unwrap_or(false) {
-        build(&profile)?;
-    }
-    Ok(program)
-}
-
-/// Returns `true` if the program is newer than every source in its dependency file.
-fn is_fresh(program: &Path) -> Option<bool> {
-    let built = modified(program)?;
-    let listed = fs::read_to_string(program.with_extension("d")).ok()?;
-    let (_, sources) = listed.split_once(": ")?;
-    // Spaces within a path are escaped; such a path is not found, and the program counts as stale.
-    let fresh = |source| modified(Path::new(source)).is_some_and(|changed| changed <= built);
-    Some(sources.split_whitespace().all(fresh))
-}
-
-fn modified(path: &Path) -> Option<SystemTime> {
-    fs::metadata(path).and_then(|data| data.modified()).ok()
-}
-
-fn build(profile: &Path) -> Result<(), TestError> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = std::process::Command::new(cargo);
-    command
-        .args(["build", "--package", "vmcp", "--bin", "vmcp"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"));
-    if profile.ends_with("release") {
-        command.arg("--release");
-    }
-    if let Some(target) = profile.parent() {
-        command.arg("--target-dir").arg(target);
-    }
-    let out = command.output()?;
-    if out.status.success() {
-        return Ok(());
-    }
-    Err(format!("the gateway does not build:\n{}", String::from_utf8_lossy(&out.stderr)).into())
 }

@@ -143,7 +143,7 @@ pub(super) async fn chromium() -> Result<Debian, TestError> {
     once(&DONE, install_chromium).await
 }
 
-async fn once<T: Clone + Send + Sync>(
+pub(super) async fn once<T: Clone + Send + Sync>(
     done: &'static OnceLock<Result<T, String>>,
     install: fn() -> Result<T, TestError>,
 ) -> Result<T, TestError> {
@@ -281,7 +281,7 @@ fn gather_libraries(root: &Path) -> Result<(), TestError> {
 }
 
 /// Fills a directory for this state of the lock files, unless it exists. Other test programs wait.
-fn install(
+pub(super) fn install(
     kind: &str,
     from: &Path,
     locks: &[&str],
@@ -326,7 +326,7 @@ fn require(program: &str, what: &str) -> Result<(), TestError> {
     }
 }
 
-fn run(command: &mut Command) -> Result<(), TestError> {
+pub(super) fn run(command: &mut Command) -> Result<(), TestError> {
     let out = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if out.status.success() {
         return Ok(());
