@@ -88,3 +88,17 @@ each-crate:
 # Run the gateway in front of its built-in example servers
 demo *arguments:
     cargo run -p vmcp -- demo {{ arguments }}
+
+# Build the images of the server and the operator in target/images, without a container engine: OCI layouts
+image:
+    bash tests/tools/image/images.sh programs target/image-build
+    bash tests/tools/image/images.sh layouts target/image-build target/images
+
+# Build the images twice, and compare their digests
+image-reproducible:
+    bash tests/tools/image/images.sh reproducible target/image-reproducible
+
+# Print the compressed sizes of the images of `just image`, and the time to the first response of `initialize`
+image-report: image
+    cargo build --release -p vmcp-bench
+    python3 tests/tools/image/report.py target/images target/release/bench-proxy target/release/bench-backend

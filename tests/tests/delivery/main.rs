@@ -6,6 +6,7 @@
 
 mod cases;
 mod charts;
+mod image;
 mod operator_chart;
 mod refused_values;
 mod server_chart;
