@@ -51,7 +51,7 @@ pub use inspector::Inspector;
 pub use install::{Npm, Python, npm, python};
 pub use load::ClientLoad;
 pub use login::{LoggedIn, LoginProvider, TokenState};
-pub use manifests::validate_manifests;
+pub use manifests::{validate_bills, validate_manifests};
 pub use old::{Heard, OldCall, old_client};
 pub use otlp::Collector;
 pub(crate) use person::parameter;

@@ -116,6 +116,15 @@ pub(super) async fn manifest_validator() -> Result<Python, TestError> {
     once(&DONE, || install_python("kubernetes", "kubernetes.txt", &[])).await
 }
 
+/// Installs the validator of bills of materials on first use.
+///
+/// # Errors
+/// Returns an error if Python or its `venv` module is missing, or the registry cannot be reached.
+pub(super) async fn bill_validator() -> Result<Python, TestError> {
+    static DONE: OnceLock<Result<Python, String>> = OnceLock::new();
+    once(&DONE, || install_python("sbom", "sbom.txt", &[])).await
+}
+
 /// Unpacks Redis from Debian's packages on first use.
 ///
 /// # Errors

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
+mod bill_of_materials;
 mod cases;
 mod charts;
 mod image;
@@ -11,3 +12,4 @@ mod operator_chart;
 mod refused_values;
 mod server_chart;
 mod support;
+mod workflows;
