@@ -7,6 +7,7 @@
 mod bill_of_materials;
 mod cases;
 mod charts;
+mod first_minutes;
 mod image;
 mod operator_chart;
 mod refused_values;
