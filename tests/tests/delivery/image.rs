@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::process::Command;
+use tokio::time::{Instant, sleep};
 use vmcp_kube_fixture::{ApiServer, kubeconfig};
 use vmcp_tests::counterparts::{
     Client, Era, Fixture, Plan, Process, free_port, gateway_program, get, operator_program,
@@ -17,6 +18,9 @@ use super::support::root;
 
 /// Time to unpack and start; debug builds start slowly on a busy machine.
 const START: Duration = Duration::from_mins(1);
+
+/// Poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns an empty directory.
 fn directory(name: &str) -> PathBuf {
@@ -119,7 +123,11 @@ async fn image_of_operator_reaches_cluster() {
     check_confinement(&process);
     let health = get(&format!("http://127.0.0.1:{port}/healthz")).await.unwrap();
     assert_eq!(health.status, 200);
-    assert!(!server.requests().is_empty());
+    let deadline = Instant::now() + START;
+    while server.requests().is_empty() {
+        assert!(Instant::now() < deadline, "{}", process.log());
+        sleep(POLL_INTERVAL).await;
+    }
 }
 
 /// Returns the digest of the image in a layout, and its configuration.

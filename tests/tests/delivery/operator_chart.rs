@@ -7,7 +7,7 @@ use tokio::process::Command;
 use vmcp_tests::counterparts::{Release, operator_program};
 
 use super::cases;
-use super::support::{arguments, chart, container, find, helm, names, objects, render};
+use super::support::{arguments, chart, container, find, helm, names, objects, render, root};
 
 /// Runs the operator's program and returns its output.
 async fn run(arguments: &[&str]) -> String {
@@ -140,4 +140,21 @@ async fn redis_of_parent_chart_is_default() {
         let secret = variables.iter().any(|one| one["name"] == "VMCP_DEFAULT_REDIS_SECRET");
         assert_eq!(secret, own.is_empty());
     }
+}
+
+#[tokio::test]
+async fn roles_name_objects_of_release() {
+    let Some(helm) = helm().await else { return };
+    let rendered = render(&helm, "vmcp-operator", &json!({})).await.unwrap();
+    let text = std::fs::read_to_string(root().join("operator/deploy/role.yaml")).unwrap();
+    let named = |roles: &[Value]| -> Vec<String> {
+        let rules = roles.iter().filter_map(|role| role["rules"].as_array()).flatten();
+        let names = rules.filter_map(|rule| rule.get("resourceNames")?.as_array()).flatten();
+        names.map(|name| name.as_str().unwrap().to_owned()).collect()
+    };
+    let here = |name: String| {
+        name.replace("vmcp-operator", "main-vmcp-operator").replace("vmcp-system", "team")
+    };
+    let expected: BTreeSet<_> = named(&objects(&text)).into_iter().map(here).collect();
+    assert_eq!(named(&rendered).into_iter().collect::<BTreeSet<_>>(), expected);
 }

@@ -70,13 +70,25 @@ app.kubernetes.io/part-of: vmcp
 {{- end }}
 {{- end }}
 
-{{/* Roles of files/role.yaml as JSON: {"roles": [...]}, each with the name that it has in this release. Names of objects without a
-namespace begin with that of the release, so that releases of one name in several namespaces do not share them. */}}
+{{/* Roles of files/role.yaml as JSON: {"roles": [...]}, with the names of this release for vmcp-operator and vmcp-system. Names of
+objects without a namespace begin with that of the release, so that releases of one name in several namespaces do not share them.
+isScoped marks the role for the watched namespaces. */}}
 {{- define "vmcp-operator.roles" -}}
 {{- $roles := list }}
 {{- range $document := regexSplit "(?m)^---$" (.Files.Get "files/role.yaml") -1 }}
 {{- $role := fromYaml $document }}
-{{- $name := $role.metadata.name | replace "vmcp-operator" (include "vmcp-operator.fullname" $) }}
+{{- $fullname := include "vmcp-operator.fullname" $ }}
+{{- $_ := set $role "isScoped" (eq $role.metadata.name "vmcp-operator") }}
+{{- $name := $role.metadata.name | replace "vmcp-operator" $fullname }}
+{{- range $rule := $role.rules }}
+{{- $names := list }}
+{{- range default (list) $rule.resourceNames }}
+{{- $names = append $names (. | replace "vmcp-operator" $fullname | replace "vmcp-system" $.Release.Namespace) }}
+{{- end }}
+{{- if $names }}
+{{- $_ := set $rule "resourceNames" $names }}
+{{- end }}
+{{- end }}
 {{- if eq $role.kind "ClusterRole" }}
 {{- $name = printf "%s:%s" $.Release.Namespace $name }}
 {{- end }}

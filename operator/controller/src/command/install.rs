@@ -12,8 +12,11 @@ const OPERATOR: &str = include_str!("../../../deploy/operator.yaml");
 /// Roles of the operator.
 const ROLES: &str = include_str!("../../../deploy/role.yaml");
 
-/// Name of all objects, or its beginning.
+/// Name of all objects, or its beginning; also that of the role for the watched namespaces.
 const NAME: &str = "vmcp-operator";
+
+/// Namespace in the manifests.
+const NAMESPACE: &str = "vmcp-system";
 
 /// Maximum length of the name of a namespace, which is a DNS label (RFC 1123).
 const MAX_LABEL: usize = 63;
@@ -108,6 +111,8 @@ impl InstallArgs {
     /// namespaces do not share it.
     fn with_bindings(&self, mut role: Value) -> Vec<Value> {
         let is_cluster_role = role["kind"] == "ClusterRole";
+        let is_scoped = role["metadata"]["name"] == NAME;
+        self.rename(&mut role["rules"]);
         let name = role["metadata"]["name"].as_str().unwrap_or(NAME);
         let name =
             if is_cluster_role { format!("{}:{name}", self.namespace) } else { name.to_owned() };
@@ -116,7 +121,7 @@ impl InstallArgs {
         let spaces: Vec<Option<String>> = if !is_cluster_role {
             role["metadata"]["namespace"] = self.namespace.clone().into();
             vec![Some(self.namespace.clone())]
-        } else if watched.is_empty() {
+        } else if watched.is_empty() || !is_scoped {
             vec![None]
         } else {
             watched.into_iter().map(Some).collect()
@@ -124,6 +129,18 @@ impl InstallArgs {
         let bindings = spaces.into_iter().map(|space| self.binding(&role["kind"], &name, space));
         let bindings: Vec<_> = bindings.collect();
         [role].into_iter().chain(bindings).collect()
+    }
+
+    /// Gives the objects that rules name the namespace of this installation.
+    fn rename(&self, rules: &mut Value) {
+        for rule in rules.as_array_mut().into_iter().flatten() {
+            let names = rule.get_mut("resourceNames").and_then(Value::as_array_mut);
+            for name in names.into_iter().flatten() {
+                if let Some(text) = name.as_str() {
+                    *name = text.replace(NAMESPACE, &self.namespace).into();
+                }
+            }
+        }
     }
 
     /// Returns the binding of a role in a namespace, or in the whole cluster.
