@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::optional_objects::{ask_for_all, define_kinds};
 use super::support::{Cluster, resource_of, server};
 
 /// Change of a cluster that has a group with the entry `weather`, its Secret, and the servers `a` and `b`.
@@ -25,12 +26,14 @@ pub(crate) enum Change {
     ConfigDeletion,
     /// Of configuration to which an entry refers.
     BlockedDeletion,
+    /// All objects that a server has only if its spec asks for them.
+    OptionalObjects,
 }
 
 // === impl Change ===
 
 impl Change {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::FirstServer,
         Self::Discovery,
         Self::Replicas,
@@ -43,11 +46,15 @@ impl Change {
         Self::ConfigEdit,
         Self::ConfigDeletion,
         Self::BlockedDeletion,
+        Self::OptionalObjects,
     ];
 
     /// Creates the cluster before the change, with an operator that has nothing left to write.
     pub(crate) async fn cluster(self) -> Cluster {
-        let cluster = Cluster::running().await;
+        let mut cluster = Cluster::new();
+        define_kinds(&cluster);
+        cluster.put_group();
+        cluster.start().await;
         put_auth_config(&cluster, "X-Key");
         cluster.put(resource_of("MCPToolConfig", "selection", json!({"toolsFilter": ["read"]})));
         put_secret(&cluster, "b2xk");
@@ -82,6 +89,7 @@ impl Change {
             Self::ConfigEdit => put_auth_config(cluster, "X-Other"),
             Self::ConfigDeletion => cluster.delete("MCPToolConfig", "selection").await,
             Self::BlockedDeletion => cluster.delete("MCPExternalAuthConfig", "key").await,
+            Self::OptionalObjects => put_server(cluster, "a", ask_for_all),
         }
     }
 }

@@ -20,6 +20,11 @@ fn state(cluster: &Cluster) -> Vec<Value> {
         ("rbac.authorization.k8s.io", "roles"),
         ("rbac.authorization.k8s.io", "rolebindings"),
         ("coordination.k8s.io", "leases"),
+        ("policy", "poddisruptionbudgets"),
+        ("networking.k8s.io", "networkpolicies"),
+        ("networking.k8s.io", "ingresses"),
+        ("gateway.networking.k8s.io", "httproutes"),
+        ("monitoring.coreos.com", "servicemonitors"),
         ("vmcp.dev", "virtualmcpservers"),
         ("vmcp.dev", "mcpgroups"),
         ("vmcp.dev", "mcpserverentries"),
@@ -150,6 +155,58 @@ async fn refusing_and_slow_server_is_awaited() {
         cluster.server.revive();
         cluster.pass(Duration::from_mins(10)).await;
         assert_eq!(state(&cluster), expected, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_change_outlives_an_outage() {
+    let faults = [Fault::Refuse, Fault::Status(429), Fault::Delay(Duration::from_secs(40))];
+    for change in Change::ALL {
+        let expected = state_after(change).await;
+        for fault in &faults {
+            let cluster = change.cluster().await;
+            change.make(&cluster).await;
+            cluster.server.disturb(FaultRule::new(fault.clone()));
+            cluster.pass(Duration::from_mins(5)).await;
+            cluster.server.revive();
+            cluster.pass(Duration::from_mins(15)).await;
+            assert_eq!(state(&cluster), expected, "{change:?}, {fault:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_change_outlives_dropped_watches() {
+    for change in Change::ALL {
+        let expected = state_after(change).await;
+        for is_compacted in [false, true] {
+            let cluster = change.cluster().await;
+            cluster.server.drop_watches();
+            change.make(&cluster).await;
+            if is_compacted {
+                // The changes since the watches ended are gone: 410.
+                cluster.server.compact();
+            }
+            cluster.settle().await;
+            assert_eq!(state(&cluster), expected, "{change:?}, compacted: {is_compacted}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn restore_takes_each_change_back() {
+    for change in Change::ALL {
+        let cluster = change.cluster().await;
+        let (snapshot, before) = (cluster.server.snapshot(), state(&cluster));
+        change.make(&cluster).await;
+        cluster.settle().await;
+        // The objects and the revision of an earlier time, as after the restore of a backup.
+        cluster.server.restore(&snapshot);
+        cluster.settle().await;
+        assert_eq!(state(&cluster), before, "{change:?}");
+        change.make(&cluster).await;
+        cluster.settle().await;
+        assert_eq!(state(&cluster), state_after(change).await, "{change:?}, again");
     }
 }
 
