@@ -1,7 +1,7 @@
 //! Cluster with an operator.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -33,15 +33,21 @@ pub(crate) struct RunningOperator {
 /// Time in which all that has to happen has happened. The clock of the tests is paused, so that it takes none.
 const SETTLED: Duration = Duration::from_mins(1);
 
+/// API server with the resources of vmcp alone.
+static DEFINITIONS: LazyLock<ApiServer> = LazyLock::new(|| {
+    let server = ApiServer::with_clock(start_of_time);
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds");
+    for file in std::fs::read_dir(folder).unwrap() {
+        server.put_yaml(&std::fs::read_to_string(file.unwrap().path()).unwrap()).unwrap();
+    }
+    server
+});
+
 impl Cluster {
     /// Creates a cluster without an operator.
     pub(crate) fn new() -> Self {
         let epoch = Instant::now();
-        let server = ApiServer::with_clock(move || now(epoch));
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds");
-        for file in std::fs::read_dir(folder).unwrap() {
-            server.put_yaml(&std::fs::read_to_string(file.unwrap().path()).unwrap()).unwrap();
-        }
+        let server = DEFINITIONS.fork(move || now(epoch));
         let operator_server = server.clone();
         Self { server, epoch, operator: None, operator_server }
     }
@@ -250,9 +256,12 @@ pub(crate) fn resource_of(kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": "vmcp.dev/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
+fn start_of_time() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
 fn now(epoch: Instant) -> Timestamp {
-    let start = Timestamp::from_second(1_800_000_000).unwrap();
-    start.checked_add(jiff::SignedDuration::try_from(epoch.elapsed()).unwrap()).unwrap()
+    start_of_time().checked_add(jiff::SignedDuration::try_from(epoch.elapsed()).unwrap()).unwrap()
 }
 
 /// Returns a server of the group `tools` without authentication, with a change of its spec.
