@@ -45,10 +45,25 @@ fn find(package: &str, variable: &str) -> Result<PathBuf, TestError> {
     // The lock keeps two test programs from building concurrently.
     let guard = fs::File::create(scratch_dir()?.join(format!("{package}.lock")))?;
     guard.lock()?;
-    if !is_fresh(&program).unwrap_or(false) {
+    if !is_fresh(&program).unwrap_or(false) || !has_features(&program, package) {
         build(package, &profile)?;
     }
     Ok(program)
+}
+
+/// Returns the optional features of a package that tests need. A build of the workspace has them.
+fn features(package: &str) -> Option<&'static str> {
+    (package == "vmcp").then_some("kubernetes")
+}
+
+/// Returns `true` if the program was built with the features that tests need.
+fn has_features(program: &Path, package: &str) -> bool {
+    features(package).is_none_or(|feature| {
+        let output = std::process::Command::new(program).args(["version", "-o", "json"]).output();
+        let version = output.ok().and_then(|output| serde_json::from_slice(&output.stdout).ok());
+        let version: serde_json::Value = version.unwrap_or_default();
+        version["features"].as_array().is_some_and(|all| all.contains(&feature.into()))
+    })
 }
 
 /// Returns `true` if the program is newer than every source in its dependency file.
@@ -70,6 +85,7 @@ fn build(package: &str, profile: &Path) -> Result<(), TestError> {
     let mut command = std::process::Command::new(cargo);
     command
         .args(["build", "--package", package, "--bin", package])
+        .args(features(package).into_iter().flat_map(|feature| ["--features", feature]))
         .current_dir(env!("CARGO_MANIFEST_DIR"));
     if profile.ends_with("release") {
         command.arg("--release");

@@ -10,7 +10,8 @@ use vmcp_tests::counterparts::{skipped, validate_bills};
 
 use super::support::root;
 
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Programs of the images.
+const PROGRAMS: [&str; 2] = ["vmcp", "vmcp-operator"];
 
 /// Name and version of a crate.
 type Crate = (String, String);
@@ -30,14 +31,17 @@ async fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Writes the bill of a package.
-async fn bill(package: &str, options: &[&str]) -> (PathBuf, Value) {
-    let mut command = Command::new("python3");
-    command.arg("tests/tools/sbom.py").args([package, TARGET]).args(options);
-    let printed = output(&mut command).await;
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{package}.cdx.json"));
-    fs::write(&file, &printed).unwrap();
-    (file, serde_json::from_str(&printed).unwrap())
+/// Writes the bills of the images into a directory of a test.
+async fn bills(test: &str) -> Vec<(PathBuf, Value)> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bills").join(test);
+    let mut command = Command::new("bash");
+    output(command.args(["tests/tools/image/images.sh", "bills"]).arg(&folder)).await;
+    let read = |program| {
+        let file = folder.join(format!("{program}.cdx.json"));
+        let bill = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        (file, bill)
+    };
+    PROGRAMS.map(read).into()
 }
 
 /// Returns the components of a bill, with the program itself.
@@ -76,16 +80,17 @@ fn linked(metadata: &Value) -> BTreeMap<Crate, BTreeSet<Crate>> {
 
 #[tokio::test]
 async fn bills_agree_with_cargo_metadata() {
+    let bills = bills("metadata").await;
+    let target = bills[0].1["metadata"]["properties"][0]["value"].as_str().unwrap();
     let mut command = Command::new(env!("CARGO"));
-    command.args(["metadata", "--format-version", "1", "--filter-platform", TARGET]);
+    command.args(["metadata", "--format-version", "1", "--filter-platform", target]);
     let metadata: Value = serde_json::from_str(&output(&mut command).await).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     let known: BTreeMap<_, _> = packages.iter().map(|package| (name(package), package)).collect();
     let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
     let linked = linked(&metadata);
-    for (package, options) in [("vmcp", &["--no-default-features"][..]), ("vmcp-operator", &[])] {
-        let (_, bill) = bill(package, options).await;
-        let all = components(&bill);
+    for (_, bill) in &bills {
+        let all = components(bill);
         let names: BTreeSet<_> = all.iter().map(|component| name(component)).collect();
         assert_eq!(names.len(), all.len(), "no crate is listed twice");
         for component in all {
@@ -103,7 +108,7 @@ async fn bills_agree_with_cargo_metadata() {
             }
         }
         // Each crate of the program, and nothing else, is reached over the dependencies of the bill.
-        let dependencies = dependencies(&bill);
+        let dependencies = dependencies(bill);
         let mut reached = BTreeSet::new();
         let mut next = vec![name(&bill["metadata"]["component"])];
         while let Some(one) = next.pop() {
@@ -120,15 +125,19 @@ async fn bills_agree_with_cargo_metadata() {
 }
 
 #[tokio::test]
-async fn bill_has_crates_of_build() {
-    let (_, bill) = bill("vmcp-operator", &[]).await;
-    let listed: BTreeSet<_> = components(&bill).iter().map(|one| name(one).0).collect();
-    for used in ["rustls", "aws-lc-rs", "kube", "tokio", "vmcp-api"] {
-        assert!(listed.contains(used), "{used}");
-    }
-    // `cargo metadata` reaches these over features that the program does not have, or for tests alone.
-    for unused in ["ring", "rcgen", "vmcp-kube-fixture", "vmcp-demo"] {
-        assert!(!listed.contains(unused), "{unused}");
+async fn bills_have_crates_of_images() {
+    let all = ["rustls", "aws-lc-rs", "kube", "tokio", "vmcp-api"];
+    // `cargo metadata` reaches these over features that the programs do not have, or for tests alone.
+    let none = ["ring", "vmcp-kube-fixture", "vmcp-test-support", "vmcp-demo"];
+    let own = [["vmcp-server", "vmcp-discover"], ["vmcp-cedar", "vmcp-strategic-merge"]];
+    for ((file, bill), own) in bills("crates").await.iter().zip(own) {
+        let listed: BTreeSet<_> = components(bill).iter().map(|one| name(one).0).collect();
+        for used in all.iter().chain(&own) {
+            assert!(listed.contains(*used), "{}: {used}", file.display());
+        }
+        for unused in none {
+            assert!(!listed.contains(unused), "{}: {unused}", file.display());
+        }
     }
 }
 
@@ -137,8 +146,7 @@ async fn bills_suit_schema_of_cyclonedx() {
     if skipped() {
         return;
     }
-    let files =
-        [bill("vmcp", &["--no-default-features"]).await.0, bill("vmcp-operator", &[]).await.0];
+    let files: Vec<_> = bills("schema").await.into_iter().map(|(file, _)| file).collect();
     validate_bills(&files).await.unwrap();
     let mut broken: Value = serde_json::from_str(&fs::read_to_string(&files[0]).unwrap()).unwrap();
     broken["components"][0]["type"] = "crate".into();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 use vmcp_kube_fixture::{ApiServer, kubeconfig};
@@ -44,6 +44,17 @@ async fn build(program: &Path, output: &Path, options: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Variables that must not change what a program does.
+const HOSTILE: [&str; 7] = [
+    "PATH=",
+    "HOME=/nowhere",
+    "TMPDIR=/nowhere",
+    "LANG=no_SUCH",
+    "TZ=../../etc/passwd",
+    "RUST_LOG=trace",
+    "LD_PRELOAD=/nowhere.so",
+];
+
 /// Starts the image of a program of the workspace, whose build has shared libraries. `mounted` is at `/etc/mounted`.
 async fn start(name: &str, program: &Path, mounted: &Path, arguments: &[&str]) -> Process {
     let folder = directory(&format!("{name}-root"));
@@ -52,8 +63,19 @@ async fn start(name: &str, program: &Path, mounted: &Path, arguments: &[&str]) -
     let mut command = script("container.py");
     command.arg(layout).arg(folder.join("root"));
     command.arg("--volume").arg(format!("{}:/etc/mounted", mounted.display()));
-    command.args(["--env", "KUBECONFIG=/etc/mounted/config", "--"]).args(arguments);
+    let variables = ["KUBECONFIG=/etc/mounted/config", "POD_NAME=pod", "POD_IP=127.0.0.1"];
+    for variable in HOSTILE.into_iter().chain(variables) {
+        command.args(["--env", variable]);
+    }
+    command.arg("--").args(arguments);
     Process::start(name, command, false).unwrap()
+}
+
+/// Calls a tool through a server.
+async fn call(port: u16, tool: &str) -> String {
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    let plan = Plan { tool: Some(tool.to_owned()), ..Plan::default() };
+    Client::TypeScript2.run(&url, Era::Auto, &plan).await.unwrap().call.unwrap()
 }
 
 /// Checks that the process has no privileges, and cannot write but to `/tmp`.
@@ -100,10 +122,64 @@ async fn image_of_server_serves_client() {
     let mut process = start("server-image", &program, &mounted, &arguments).await;
     until_listening(port, &mut process, START).await.unwrap();
     check_confinement(&process);
-    let url = format!("http://127.0.0.1:{port}/mcp");
-    let plan = Plan { tool: Some("fixture_test_simple_text".to_owned()), ..Plan::default() };
-    let report = Client::TypeScript2.run(&url, Era::Auto, &plan).await.unwrap();
-    assert!(report.call.unwrap().contains("simple text response"));
+    assert!(call(port, "fixture_test_simple_text").await.contains("simple text response"));
+}
+
+/// Stores a group with one server behind an URL, as its controller would report it, and a server that discovers it.
+fn discovered_cluster(url: &str) -> ApiServer {
+    let server = ApiServer::new();
+    for definition in vmcp_api::definitions() {
+        server.put(&serde_json::to_value(definition).unwrap()).unwrap();
+    }
+    let object = |kind: &str, name: &str, spec: Value| {
+        let metadata = json!({"name": name, "namespace": "team"});
+        json!({"apiVersion": "vmcp.dev/v1beta1", "kind": kind, "metadata": metadata, "spec": spec})
+    };
+    let group = json!({"name": "tools"});
+    let mut member = object(
+        "MCPServer",
+        "fixture",
+        json!({"image": "i", "transport": "streamable-http", "groupRef": group}),
+    );
+    let gateway = json!({
+        "groupRef": group, "incomingAuth": {"type": "anonymous"},
+        "outgoingAuth": {"source": "discovered"},
+    });
+    server
+        .put(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}))
+        .unwrap();
+    server.put(&object("MCPGroup", "tools", json!({}))).unwrap();
+    server.put(&member).unwrap();
+    member["status"] = json!({"url": url, "phase": "Ready"});
+    server.put_status(&member).unwrap();
+    server.put(&object("VirtualMCPServer", "gateway", gateway)).unwrap();
+    server
+}
+
+#[tokio::test]
+async fn image_of_server_discovers_backends() {
+    if skipped() {
+        return;
+    }
+    let backend = Fixture::start(Generation::Both).await.unwrap();
+    let cluster = discovered_cluster(backend.url());
+    let mounted = directory("discovery");
+    fs::write(mounted.join("config"), kubeconfig(cluster.serve().await.unwrap())).unwrap();
+    let config = "{name: gateway, groupRef: tools, incomingAuth: {type: anonymous}, outgoingAuth: {source: discovered}}";
+    fs::write(mounted.join("config.yaml"), config).unwrap();
+    let port = free_port().await.unwrap();
+    let option = format!("--port={port}");
+    let arguments = [
+        "serve",
+        "--config=/etc/mounted/config.yaml",
+        "--virtual-mcp-server=team/gateway",
+        &option,
+    ];
+    let program = gateway_program().await.unwrap();
+    let mut process = start("discovering-image", &program, &mounted, &arguments).await;
+    until_listening(port, &mut process, START).await.unwrap();
+    check_confinement(&process);
+    assert!(call(port, "fixture_test_simple_text").await.contains("simple text response"));
 }
 
 #[tokio::test]

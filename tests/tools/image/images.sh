@@ -5,6 +5,8 @@
 #   images.sh layouts TARGET_DIRECTORY OUTPUT     builds both images from them, as OCI layouts OUTPUT/vmcp and OUTPUT/vmcp-operator
 #   images.sh roots TARGET_DIRECTORY OUTPUT       writes the files of both images, for the Containerfiles
 #   images.sh reproducible OUTPUT                 builds everything twice, and compares the digests
+#   images.sh bills OUTPUT                        writes the bills of materials of both programs, as OUTPUT/PROGRAM.cdx.json
+#   images.sh features PROGRAM                    prints the options of cargo for the features of a program
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -12,7 +14,8 @@ cd "$(dirname "$0")/../../.."
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || echo 0)}
 
 # Features of the server for pods, without those of its demo.
-server_features=
+server_features=kubernetes
+declare -A features=([vmcp]="--no-default-features --features $server_features" [vmcp-operator]="")
 platform=$(rustc -vV | sed -n 's/^host: //p')
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 declare -A ports=([vmcp]="--port 4483 --port 4485" [vmcp-operator]="--port 8080 --port 9443")
@@ -27,16 +30,25 @@ programs() {
         flags+=" --remap-path-prefix=$pair"
         c_flags+=" -ffile-prefix-map=$pair"
     done
-    build() {
-        RUSTFLAGS=$flags CFLAGS=$c_flags CARGO_TARGET_DIR=$1 CARGO_INCREMENTAL=0 \
-            cargo build --release --locked --target "$platform" "${@:2}"
-    }
-    build "$1" --package vmcp --no-default-features --features "$server_features"
-    build "$1" --package vmcp-operator
     for program in "${!ports[@]}"; do
+        # shellcheck disable=SC2086 # several options
+        RUSTFLAGS=$flags CFLAGS=$c_flags CARGO_TARGET_DIR=$1 CARGO_INCREMENTAL=0 \
+            cargo build --release --locked --target "$platform" --package "$program" ${features[$program]}
         strip --strip-all "$1/$platform/release/$program" -o "$1/$platform/release/$program.stripped"
         mkdir -p "$1/programs"
         mv "$1/$platform/release/$program.stripped" "$1/programs/$program"
+    done
+    # The operator starts the server with --virtual-mcp-server, which needs the feature.
+    if ! "$1/programs/vmcp" version --output json | grep -q '"kubernetes"'; then
+        echo "the server was built without the feature kubernetes" >&2
+        exit 1
+    fi
+}
+
+bills() {
+    for program in "${!ports[@]}"; do
+        # shellcheck disable=SC2086 # several options
+        python3 tests/tools/sbom.py "$program" "$platform" ${features[$program]} > "$1/$program.cdx.json"
     done
 }
 
@@ -74,6 +86,7 @@ absolute() { mkdir -p "$1" && (cd "$1" && pwd); }
 case "${1-} $#" in
     "programs 2") programs "$(absolute "$2")" ;;
     "layouts 3" | "roots 3") "$1" "$(absolute "$2")" "$(absolute "$3")" ;;
-    "reproducible 2") reproducible "$(absolute "$2")" ;;
-    *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    "reproducible 2" | "bills 2") "$1" "$(absolute "$2")" ;;
+    "features 2") echo "${features[$2]}" ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac
