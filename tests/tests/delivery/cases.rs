@@ -56,6 +56,10 @@ fn operator() -> Vec<(&'static str, Value)> {
         "defaultRedis": {"address": "redis:6379", "existingSecret": "redis"},
         "openshift": false, "logLevel": "debug",
         "rbac": {"scope": "namespace", "allowedNamespaces": ["a", "b"]},
+        "leaderElectionRole": {
+            "name": "leader", "binding": {"name": "leaders"},
+            "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]}],
+        },
         "networkPolicy": {
             "enabled": true,
             "metricsFrom": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}],

@@ -25,7 +25,22 @@ async fn operator_chart_names_wrong_field() {
         (json!({"defaultRedis": {"address": "redis"}}), "at '/defaultRedis/address'"),
         (json!({"rbac": {"scope": "namespace"}}), "at '/rbac/allowedNamespaces': minItems"),
         (json!({"rbac": {"allowedNamespaces": ["a"]}}), "at '/rbac/allowedNamespaces': maxItems"),
+        (
+            json!({"leaderElectionRole": {"rules": [{"verbs": ["get"]}]}}),
+            "at '/leaderElectionRole/rules/0': missing properties 'apiGroups', 'resources'",
+        ),
         (json!({"ports": {"http": 70000}}), "at '/ports/http': maximum"),
+        (json!({"resources": {"limits": {"memory": "128 Mi"}}}), "at '/resources/limits/memory'"),
+        (
+            json!({"podSecurityContext": {"runAsNonRot": true}}),
+            "at '/podSecurityContext': additional properties 'runAsNonRot' not allowed",
+        ),
+        (
+            json!({"containerSecurityContext": {"runAsUser": "65532"}}),
+            "at '/containerSecurityContext/runAsUser': got string, want integer",
+        ),
+        (json!({"affinity": {"node": {}}}), "at '/affinity': additional properties 'node'"),
+        (json!({"clusterDomain": "cluster.local."}), "at '/clusterDomain'"),
         (
             json!({"livenessProbe": {"path": "/"}}),
             "at '/livenessProbe': additional properties 'path'",
@@ -66,6 +81,11 @@ async fn server_chart_names_wrong_field() {
             json!({"config": {"incomingAuth": null}}),
             "at '/config': missing property 'incomingAuth'",
         ),
+        (
+            json!({"config": {"incomingAuth": {"type": "local"}}}),
+            "at '/config/incomingAuth/type': value must be one of 'anonymous', 'oidc'",
+        ),
+        (json!({"adminToken": {"key": "a/b"}}), "at '/adminToken/key'"),
         (json!({"config": anonymous}), "config.incomingAuth.type: every client"),
         (json!({"config": oidc, "allowAnonymousNetwork": true}), "allowAnonymousNetwork: "),
         (json!({"trustedProxies": -1}), "at '/trustedProxies': minimum"),
@@ -98,6 +118,7 @@ async fn server_chart_names_wrong_field() {
 #[tokio::test]
 async fn chart_of_definitions_names_wrong_field() {
     let cases = [
+        (json!({"install": 1}), "at '/install': got number, want boolean"),
         (json!({"keep": "yes"}), "at '/keep': got string, want boolean"),
         (json!({"labels": {"a": 1}}), "at '/labels/a': got number, want string"),
     ];

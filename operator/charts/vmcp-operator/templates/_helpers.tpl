@@ -72,7 +72,7 @@ app.kubernetes.io/part-of: vmcp
 
 {{/* Roles of files/role.yaml as JSON: {"roles": [...]}, with the names of this release for vmcp-operator and vmcp-system. Names of
 objects without a namespace begin with that of the release, so that releases of one name in several namespaces do not share them.
-isScoped marks the role for the watched namespaces. */}}
+isScoped marks the role for the watched namespaces, bindingName is the name of its bindings. */}}
 {{- define "vmcp-operator.roles" -}}
 {{- $roles := list }}
 {{- range $document := regexSplit "(?m)^---$" (.Files.Get "files/role.yaml") -1 }}
@@ -92,6 +92,14 @@ isScoped marks the role for the watched namespaces. */}}
 {{- if eq $role.kind "ClusterRole" }}
 {{- $name = printf "%s:%s" $.Release.Namespace $name }}
 {{- end }}
+{{- $binding := $name }}
+{{- if eq $role.metadata.name "vmcp-operator-leader" }}
+{{- $own := $.Values.leaderElectionRole }}
+{{- $binding = default $binding $own.binding.name }}
+{{- $name = default $name $own.name }}
+{{- $_ := set $role "rules" (default $role.rules $own.rules) }}
+{{- end }}
+{{- $_ := set $role "bindingName" $binding }}
 {{- $_ := set $role.metadata "name" $name }}
 {{- $roles = append $roles $role }}
 {{- end }}
