@@ -61,6 +61,24 @@ impl Helm {
         self.output(&mut command).await
     }
 
+    /// Returns the notes that an installation of a chart prints.
+    ///
+    /// # Errors
+    /// Returns the message if the chart refuses the values.
+    pub async fn notes(
+        &self,
+        chart: &Path,
+        release: Release<'_>,
+        values: &Value,
+    ) -> Result<String, TestError> {
+        let mut command = Command::new(&self.program);
+        command.args(["install", release.name, "-n", release.namespace, "--dry-run=client"]);
+        command.arg(chart).arg("-f").arg(write(values)?);
+        let printed = self.output(&mut command).await?;
+        let (_, notes) = printed.split_once("\nNOTES:\n").ok_or("helm install printed no notes")?;
+        Ok(notes.to_owned())
+    }
+
     /// Packages a chart. Returns the archive.
     ///
     /// # Errors

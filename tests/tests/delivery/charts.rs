@@ -134,6 +134,30 @@ async fn names_that_look_like_numbers_are_text() {
 }
 
 #[tokio::test]
+async fn notes_name_objects_of_release() {
+    let Some(helm) = helm().await else { return };
+    for name in CHARTS {
+        for (case, values) in cases::of(name) {
+            let notes = helm.notes(&chart(name), RELEASE, &values).await;
+            let notes = notes.unwrap_or_else(|error| panic!("{name}, {case}: {error}"));
+            let rendered = render(&helm, name, &values).await.unwrap();
+            // As in `kubectl rollout status deployment/NAME`.
+            for (kind, prefix) in [("Deployment", "deployment/"), ("Service", "service/")] {
+                for named in notes.split(prefix).skip(1) {
+                    let named = named.split(' ').next().unwrap();
+                    let is_there = rendered
+                        .iter()
+                        .any(|one| one["kind"] == kind && one["metadata"]["name"] == named);
+                    assert!(is_there, "{name}, {case}: {notes}");
+                }
+            }
+            let is_named = name == "vmcp-crds" || notes.contains("kubectl rollout status");
+            assert!(is_named, "{name}, {case}: {notes}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn charts_have_version_of_workspace() {
     let version = env!("CARGO_PKG_VERSION");
     for name in CHARTS {
@@ -141,6 +165,29 @@ async fn charts_have_version_of_workspace() {
         let chart: Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!((&chart["version"], &chart["appVersion"]), (&version.into(), &version.into()));
     }
+}
+
+#[tokio::test]
+async fn packages_render_as_directories() {
+    let Some(helm) = helm().await else { return };
+    // The directory has links, the package files.
+    for name in CHARTS {
+        let package = helm.package(&chart(name)).await.unwrap();
+        let values = json!({"sealKey": {"existingSecret": "ring"}});
+        let values = if name == "vmcp" { values } else { json!({}) };
+        let packed = helm.template(&package, RELEASE, &values).await.unwrap();
+        assert!(objects(&packed) == render(&helm, name, &values).await.unwrap(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn definitions_are_left_out_on_request() {
+    let Some(helm) = helm().await else { return };
+    let values = json!({"install": false});
+    let rendered = render(&helm, "vmcp-crds", &values).await.unwrap();
+    assert!(rendered.is_empty(), "{rendered:?}");
+    let notes = helm.notes(&chart("vmcp-crds"), RELEASE, &values).await.unwrap();
+    assert!(notes.contains("no custom resource definitions"), "{notes}");
 }
 
 #[tokio::test]

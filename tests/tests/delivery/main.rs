@@ -10,6 +10,7 @@ mod charts;
 mod first_minutes;
 mod image;
 mod operator_chart;
+mod pods;
 mod refused_values;
 mod server_chart;
 mod support;

@@ -32,7 +32,9 @@ impl Volumes {
         let text = config["data"]["config.yaml"].as_str().unwrap();
         fs::write(folder.join("config/config.yaml"), text).unwrap();
         fs::write(folder.join("seal/ring"), "0f".repeat(32)).unwrap();
-        fs::write(folder.join("secrets/KEY"), "a-value").unwrap();
+        for variable in ["KEY", "GITHUB_TOKEN"] {
+            fs::write(folder.join("secrets").join(variable), "a-value").unwrap();
+        }
         fs::write(folder.join("admin/token"), "a-token-of-some-length").unwrap();
         Self(folder)
     }
@@ -59,10 +61,17 @@ async fn run(arguments: &[String]) -> Result<String, String> {
     if output.status.success() { Ok(printed) } else { Err(printed) }
 }
 
+/// Returns the values of the chart's README.
+fn readme_values() -> Value {
+    let readme = fs::read_to_string(chart("vmcp").join("README.md")).unwrap();
+    let (_, rest) = readme.split_once("```yaml\n# values.yaml\n").unwrap();
+    serde_saphyr::from_str(rest.split_once("```").unwrap().0).unwrap()
+}
+
 #[tokio::test]
 async fn program_accepts_rendered_configuration_and_arguments() {
     let Some(helm) = helm().await else { return };
-    for (case, values) in cases::of("vmcp") {
+    for (case, values) in cases::of("vmcp").into_iter().chain([("readme", readme_values())]) {
         let objects = render(&helm, "vmcp", &values).await.unwrap();
         let volumes = Volumes::new(&case.replace(' ', "-"), &objects);
         let mut arguments = server_arguments(&objects, &volumes);
