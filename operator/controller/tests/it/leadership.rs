@@ -5,10 +5,11 @@ use std::time::Duration;
 use vmcp_kube_fixture::{Fault, FaultRule};
 use vmcp_operator::LeaseName;
 
+use super::operator_roles::NAMESPACE;
 use super::support::{Cluster, server};
 
 fn lease() -> LeaseName {
-    LeaseName { namespace: "default".to_owned(), name: "leader".to_owned() }
+    LeaseName { namespace: NAMESPACE.to_owned(), name: "vmcp-operator-leader".to_owned() }
 }
 
 fn start(cluster: &mut Cluster, identity: &str) {
@@ -17,7 +18,9 @@ fn start(cluster: &mut Cluster, identity: &str) {
 }
 
 fn holder(cluster: &Cluster) -> String {
-    cluster.get("Lease", "leader")["spec"]["holderIdentity"].as_str().unwrap().to_owned()
+    let LeaseName { namespace, name } = lease();
+    let lease = cluster.server.get("coordination.k8s.io", "leases", &namespace, &name).unwrap();
+    lease["spec"]["holderIdentity"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,7 +66,7 @@ async fn leader_without_renewal_ends() {
     let error = cluster.take_operator().wait().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "lost the leadership: the Lease leader was not renewed within 10 s"
+        "lost the leadership: the Lease vmcp-operator-leader was not renewed within 10 s"
     );
 }
 
@@ -76,5 +79,6 @@ async fn leader_writes_lease_alone_at_rest() {
     cluster.pass(Duration::from_hours(1)).await;
     let writes = cluster.take_writes();
     assert!(writes.len() > 1_000, "{}", writes.len());
-    assert!(writes.iter().all(|line| line == "update leases.coordination.k8s.io default/leader"));
+    let renewal = "update leases.coordination.k8s.io kube-system/vmcp-operator-leader";
+    assert!(writes.iter().all(|line| line == renewal));
 }

@@ -17,6 +17,7 @@ mod faults;
 mod leadership;
 mod members;
 mod objects;
+mod operator_roles;
 mod optional_objects;
 mod ownership;
 mod plan;

@@ -1,5 +1,6 @@
 //! Cluster with an operator.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -15,12 +16,14 @@ use tokio::time::Instant;
 use vmcp_kube_fixture::ApiServer;
 use vmcp_operator::{Environment, LostLeadership, Operator, Settings};
 
+use super::operator_roles::{Scope, USER, bind};
+
 /// API server with the resources of vmcp, and an operator that runs against it.
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
     epoch: Instant,
     operator: Option<RunningOperator>,
-    /// API server as the operator reaches it.
+    /// API server as the operator reaches it: with its roles alone.
     operator_server: ApiServer,
 }
 
@@ -46,9 +49,15 @@ static DEFINITIONS: LazyLock<ApiServer> = LazyLock::new(|| {
 impl Cluster {
     /// Creates a cluster without an operator.
     pub(crate) fn new() -> Self {
+        Self::with_roles(Scope::Cluster)
+    }
+
+    /// Creates a cluster in which the operator has its permissions in a scope.
+    pub(crate) fn with_roles(scope: Scope) -> Self {
         let epoch = Instant::now();
         let server = DEFINITIONS.fork(move || now(epoch));
-        let operator_server = server.clone();
+        bind(&server, scope);
+        let operator_server = server.as_user(USER);
         Self { server, epoch, operator: None, operator_server }
     }
 
@@ -87,11 +96,6 @@ impl Cluster {
         let task =
             tokio::spawn(async move { operator.run(client, async { drop(stopped.await) }).await });
         self.operator = Some(RunningOperator { stop, task });
-    }
-
-    /// Gives the next operator the roles of a user alone.
-    pub(crate) fn run_as(&mut self, user: &str) {
-        self.operator_server = self.server.as_user(user);
     }
 
     /// Takes the operator, which goes on.
@@ -254,6 +258,15 @@ impl Cluster {
 /// Returns a resource of vmcp.
 pub(crate) fn resource_of(kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": "vmcp.dev/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+impl Drop for Cluster {
+    /// Checks that the operator's roles have allowed all that it did.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.server.lacked_permissions(USER), BTreeSet::new());
+        }
+    }
 }
 
 fn start_of_time() -> Timestamp {
