@@ -5,6 +5,7 @@ mod conditions;
 mod controllers;
 mod dependencies;
 mod events;
+mod external_kinds;
 mod health;
 mod identities;
 mod key;

@@ -7,7 +7,6 @@ mod arguments;
 mod audit_file;
 mod config_map;
 mod container;
-mod custom;
 mod deployment;
 mod embedding_server;
 mod error;
@@ -37,7 +36,6 @@ pub use self::{
     access::Access,
     config_map::{CONFIG_FILE, CONFIG_PATH},
     container::CONTAINER,
-    custom::{HTTPRoute, ServiceMonitor},
     embedding_server::{EmbeddingPlan, plan_embedding_server},
     error::PlanError,
     optional_objects::OptionalObjects,
@@ -46,6 +44,7 @@ pub use self::{
     volumes::SEAL_PATH,
 };
 use crate::Settings;
+pub use crate::external_kinds::{HTTPRoute, ServiceMonitor};
 
 /// Objects of a server, each with the server as its owner.
 #[derive(Clone, Debug, PartialEq)]

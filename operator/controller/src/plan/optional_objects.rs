@@ -24,14 +24,10 @@ use vmcp_api::{
     },
 };
 
-use super::{
-    arguments::PEER_PORT,
-    custom::{
-        BackendRef, Endpoint, HTTPRoute, HTTPRouteSpec, ParentRef, RouteRule, ServiceMonitor,
-        ServiceMonitorSpec,
-    },
-    error::PlanError,
-    metadata::Owner,
+use super::{arguments::PEER_PORT, error::PlanError, metadata::Owner};
+use crate::external_kinds::{
+    BackendRef, Endpoint, HTTPRoute, HTTPRouteSpec, ParentRef, RouteRule, ServiceMonitor,
+    ServiceMonitorSpec,
 };
 
 /// Path of the metrics on the port of the server.

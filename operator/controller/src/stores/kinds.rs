@@ -17,9 +17,9 @@ use vmcp_api::{
 
 use super::{Owned, Starter, Stores, Watched, WatchedWhole};
 use crate::dependencies::Topic;
+use crate::external_kinds::{HTTPRoute, ServiceMonitor};
 use crate::identities::Identities;
 use crate::key::{Key, Kind, ObjectKey};
-use crate::plan::{HTTPRoute, ServiceMonitor};
 use crate::references::Referrer;
 use crate::store::Store;
 

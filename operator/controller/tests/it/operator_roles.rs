@@ -11,7 +11,7 @@ pub(crate) const NAMESPACE: &str = "kube-system";
 /// User that the operator is.
 pub(crate) const USER: &str = "system:serviceaccount:kube-system:vmcp-operator";
 
-/// Where the operator has its permissions.
+/// Place in which the operator has its permissions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scope {
     Cluster,

@@ -68,7 +68,7 @@ fn accepts_resources_of_valid_servers() {
     }
 }
 
-/// What an older schema let through.
+/// Tool configurations that an older schema accepted.
 #[test]
 fn names_path_in_tool_config() {
     let spec = json!({ "toolsOverride": { "read": { "name": "" }, "write": {} } });

@@ -111,7 +111,7 @@ async fn two_configs_wait_for_one_server() {
     for kind in [oidc, telemetry] {
         assert_eq!(cluster.reason_of(kind, "c", "DeletionBlocked"), "ReferencedByWorkloads");
     }
-    // What is deleted is still in use.
+    // An object that is being deleted is still in use.
     assert_eq!(cluster.reason("a", "OIDCConfigRefValidated"), "OIDCConfigRefValid");
     cluster.delete("VirtualMCPServer", "a").await;
     cluster.settle().await;

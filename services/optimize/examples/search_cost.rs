@@ -2,7 +2,7 @@
 //!
 //! The crate scores texts without fields, views, stems and stop words, so it is the lower bound. The last rows show that neither
 //! sessions nor reloads slow a search down or leave memory behind. Run with
-//! `cargo run --release -p vmcp-optimize --example cost`.
+//! `cargo run --release -p vmcp-optimize --example search_cost`.
 
 use std::error::Error;
 use std::fs;

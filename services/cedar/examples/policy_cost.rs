@@ -1,7 +1,7 @@
 //! Measures decisions: a list of 1,000 tools under 50 policies for a new caller, and a call with a
 //! cached decision.
 //!
-//! `cargo run --release -p vmcp-cedar --example cost`
+//! `cargo run --release -p vmcp-cedar --example policy_cost`
 
 use std::hint::black_box;
 use std::sync::Arc;

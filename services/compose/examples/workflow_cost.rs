@@ -1,7 +1,7 @@
 //! Measures what a run costs beside its calls.
 //!
 //! ```text
-//! cargo run --release -p vmcp-compose --example cost
+//! cargo run --release -p vmcp-compose --example workflow_cost
 //! ```
 //!
 //! A chain of 100 steps, each with the output of the one before as its argument, is compared with a plain loop that calls

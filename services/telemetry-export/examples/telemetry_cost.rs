@@ -1,6 +1,6 @@
 //! Measures the CPU time in nanoseconds that the layers add to a request.
 //!
-//! `cargo run --release -p vmcp-telemetry-export --example cost`
+//! `cargo run --release -p vmcp-telemetry-export --example telemetry_cost`
 
 use std::convert::Infallible;
 use std::hint::black_box;
