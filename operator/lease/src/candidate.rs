@@ -6,9 +6,11 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
 use crate::environment::Environment;
+use crate::message::message;
 
 /// Delay of the next attempt after a renewal that failed.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -48,6 +50,8 @@ pub struct Candidate {
     held: Option<Lease>,
     /// The Lease as it was seen last, and when it was first seen so. The clocks of other replicas do not matter.
     observed: Option<(LeaseSpec, Instant)>,
+    /// Reason for which the last attempt had no result.
+    problem: watch::Sender<Option<String>>,
 }
 
 /// The Lease has another holder, or was not renewed in time.
@@ -105,7 +109,15 @@ impl Candidate {
             is_creator: true,
             held: None,
             observed: None,
+            problem: watch::Sender::new(None),
         }
+    }
+
+    /// Returns a receiver of the reason for which the Lease can be neither read nor written. It is `None` while another
+    /// replica leads.
+    #[must_use]
+    pub fn problem(&self) -> watch::Receiver<Option<String>> {
+        self.problem.subscribe()
     }
 
     /// Sets the times.
@@ -126,21 +138,15 @@ impl Candidate {
     pub async fn acquire(&mut self) {
         let mut failures: u32 = 0;
         loop {
-            match timeout(self.timing.renew_timeout, self.try_hold()).await {
+            let result = timeout(self.timing.renew_timeout, self.try_hold()).await;
+            self.report(&result, "lease not acquired");
+            match result {
                 Ok(Ok(Attempt::Held)) => {
                     tracing::info!(lease = %self.name, identity = %self.identity, "leading");
                     return;
                 }
                 Ok(Ok(Attempt::HeldByOther | Attempt::Conflict)) => failures = 0,
-                Ok(Ok(Attempt::Missing)) => failures = failures.saturating_add(1),
-                Ok(Err(error)) => {
-                    failures = failures.saturating_add(1);
-                    tracing::warn!(lease = %self.name, %error, "lease not acquired");
-                }
-                Err(_) => {
-                    failures = failures.saturating_add(1);
-                    tracing::warn!(lease = %self.name, "lease not acquired: no response");
-                }
+                Ok(Ok(Attempt::Missing) | Err(_)) | Err(_) => failures = failures.saturating_add(1),
             }
             sleep(self.delay(failures)).await;
         }
@@ -156,21 +162,39 @@ impl Candidate {
             let left = renew_timeout.saturating_sub(renewed.elapsed());
             let start = Instant::now();
             delay = RETRY_DELAY.min(interval);
-            match timeout(left, self.try_hold()).await {
+            let result = timeout(left, self.try_hold()).await;
+            self.report(&result, "lease not renewed");
+            match result {
                 Ok(Ok(Attempt::Held)) => (renewed, delay) = (start, interval),
                 Ok(Ok(Attempt::HeldByOther)) => break,
                 // Another writer than a candidate, such as the one that owns the Lease, may have changed its metadata.
-                Ok(Ok(Attempt::Conflict)) | Err(_) => {}
-                Ok(Ok(Attempt::Missing)) => {
-                    tracing::warn!(lease = %self.name, "lease not renewed: it does not exist");
-                }
-                Ok(Err(error)) => tracing::warn!(lease = %self.name, %error, "lease not renewed"),
+                Ok(Ok(Attempt::Conflict | Attempt::Missing) | Err(_)) | Err(_) => {}
             }
             if renewed.elapsed() >= renew_timeout {
                 break;
             }
         }
         LostLeadership { name: self.name.clone(), timeout: renew_timeout }
+    }
+
+    /// Publishes the problem of an attempt, and logs it unless it is that of the attempt before.
+    fn report(&self, result: &Result<kube::Result<Attempt>, Elapsed>, event: &'static str) {
+        let problem = match result {
+            Ok(Ok(Attempt::Held | Attempt::HeldByOther | Attempt::Conflict)) => None,
+            Ok(Ok(Attempt::Missing)) => Some(format!("the Lease {} does not exist", self.name)),
+            Ok(Err(error)) => Some(message(error)),
+            Err(_) => Some("the API server does not respond in time".to_owned()),
+        };
+        let is_new = self.problem.send_if_modified(|last| {
+            let is_new = *last != problem;
+            last.clone_from(&problem);
+            is_new
+        });
+        match problem {
+            Some(problem) if is_new => tracing::warn!(lease = %self.name, problem, "{event}"),
+            Some(problem) => tracing::debug!(lease = %self.name, problem, "{event}"),
+            None => {}
+        }
     }
 
     /// Gives the Lease up if this replica holds it, so that another one need not wait until it expires.

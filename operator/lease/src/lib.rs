@@ -2,8 +2,10 @@
 
 mod candidate;
 mod environment;
+mod message;
 
 pub use self::{
     candidate::{Candidate, LostLeadership, Timing},
     environment::Environment,
+    message::message,
 };

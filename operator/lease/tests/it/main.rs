@@ -92,3 +92,20 @@ async fn candidate_without_creation_waits_for_lease() {
     creating.release().await;
     timeout(Duration::from_mins(1), waiting.acquire()).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn problem_is_told_until_it_ends() {
+    let server = ApiServer::new();
+    let mut waiting = candidate(&server, "one").without_creation();
+    let problem = waiting.problem();
+    let text = || problem.borrow().clone();
+    _ = timeout(Duration::from_secs(1), waiting.acquire()).await;
+    assert_eq!(text().as_deref(), Some("the Lease leader does not exist"));
+    server.disturb(FaultRule::new(Fault::Status(403)));
+    _ = timeout(Duration::from_secs(1), waiting.acquire()).await;
+    assert!(text().unwrap().ends_with(" (403)"), "{:?}", text());
+    server.revive();
+    candidate(&server, "two").acquire().await;
+    _ = timeout(Duration::from_secs(1), waiting.acquire()).await;
+    assert_eq!(text(), None);
+}
