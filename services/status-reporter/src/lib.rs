@@ -3,6 +3,7 @@
 mod change;
 mod conditions;
 mod message;
+mod progress;
 mod report;
 mod reporter;
 mod resource;
@@ -12,6 +13,7 @@ pub use vmcp_api::virtual_mcp_server::{BackendStatus, CircuitBreakerState};
 pub use vmcp_lease::Environment;
 
 pub use self::{
+    progress::{Counts, Progress},
     report::{BackendReport, Cause, Circuit, Report, ReportSource},
-    reporter::{Counts, StatusReporter, Target},
+    reporter::{StatusReporter, Target},
 };

@@ -39,10 +39,12 @@ pub(crate) fn without_count(message: &str) -> &str {
 fn of_cause(cause: &Cause) -> &'static str {
     match cause {
         Cause::Authentication => "Authentication failed",
+        Cause::UserCredentials => "Requires the credentials of a user",
         Cause::Timeout => "Health check timed out",
         Cause::Connection => "Connection failed",
         Cause::RateLimit => "Rate limited",
         Cause::Slow => "Slow response",
+        Cause::Lists => "Failed to list tools",
         Cause::Check | Cause::LeftOut { .. } => "Health check failed",
     }
 }

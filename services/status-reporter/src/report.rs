@@ -6,7 +6,7 @@ use vmcp_api::virtual_mcp_server::{BackendStatus, CircuitBreakerState};
 
 /// Source of the reports of one replica.
 pub trait ReportSource: Send + 'static {
-    /// Returns the interval between two reports.
+    /// Returns the interval between two reports. One of less than a second counts as a second.
     fn interval(&self) -> Duration;
 
     /// Returns the present state, or `None` while no state is known, such as before the first checks of the backends end.
@@ -56,8 +56,10 @@ pub struct Circuit {
 /// Reason of a backend's health. Texts of errors are not part of it: a status has more readers than a log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cause {
-    /// The backend rejects the credentials, or requires those of a user.
+    /// The backend rejects the credentials.
     Authentication,
+    /// The backend requires the credentials of a user, which a check does not have. Nothing is wrong.
+    UserCredentials,
     /// A check had no response in time.
     Timeout,
     /// No connection to the backend.
@@ -68,6 +70,8 @@ pub enum Cause {
     Slow,
     /// A check failed otherwise.
     Check,
+    /// Checks succeed, but the backend does not list its tools.
+    Lists,
     /// The backend is configured, but the server leaves it out.
     LeftOut {
         /// Reason in one word.

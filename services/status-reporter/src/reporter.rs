@@ -1,12 +1,6 @@
 //! Task that reports while its replica holds the Lease.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::Client;
 use tokio::{
@@ -14,11 +8,12 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
-use vmcp_api::names::status_lease_name;
-use vmcp_lease::{Candidate, Environment, Timing};
+use vmcp_api::{names::status_lease_name, virtual_mcp_server::BackendStatus};
+use vmcp_lease::{Candidate, Environment, Timing, message};
 
 use crate::{
     change::{Written, is_changed},
+    progress::{Progress, State},
     report::{Report, ReportSource},
     resource::Resource,
     status::PodStatus,
@@ -30,6 +25,9 @@ const TIMING: Timing = Timing {
     renew_timeout: Duration::from_secs(7),
     interval: Duration::from_secs(4),
 };
+
+/// Shortest interval between two reports: each one reads the resource.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval between two looks whether the backends are others.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -60,35 +58,16 @@ pub struct Target {
 /// Reporter that runs until it is stopped or dropped. When it is dropped, it gives its Lease up in the background.
 #[derive(Debug)]
 pub struct StatusReporter {
-    state: Arc<State>,
+    state: State,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
-}
-
-/// Numbers of a reporter.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counts {
-    /// `true` if this replica holds the Lease.
-    pub is_leader: bool,
-    /// Writes of the status.
-    pub writes: u64,
-    /// Reports that failed.
-    pub failures: u64,
-}
-
-/// Numbers that the task counts. Each is independent of the others, so that no order matters.
-#[derive(Debug, Default)]
-struct State {
-    is_leader: AtomicBool,
-    writes: AtomicU64,
-    failures: AtomicU64,
 }
 
 struct Task<S> {
     resource: Resource,
     source: S,
     environment: Environment,
-    state: Arc<State>,
+    state: State,
 }
 
 /// Memory of a replica since it holds the Lease.
@@ -118,37 +97,22 @@ impl StatusReporter {
         source: impl ReportSource,
     ) -> Self {
         let Target { namespace, name, identity } = target;
-        let state = Arc::<State>::default();
         let lease = status_lease_name(&name);
         let candidate =
             Candidate::new(client.clone(), &namespace, &lease, identity, environment.clone())
                 .timing(TIMING)
                 .without_creation();
+        let state = State::new(candidate.problem());
         let resource = Resource::new(client, &namespace, &name);
-        let task = Task { resource, source, environment, state: Arc::clone(&state) };
+        let task = Task { resource, source, environment, state: state.clone() };
         let (stop, stopped) = oneshot::channel();
         Self { state, stop, task: tokio::spawn(task.run(candidate, stopped)) }
     }
 
-    /// Returns the numbers so far.
+    /// Returns the progress, which can be read even after the end of the reporter.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        self.counter()()
-    }
-
-    /// Returns a function that returns the numbers so far, even after the end of the reporter.
-    pub fn counter(&self) -> impl Fn() -> Counts + Clone + Send + Sync + 'static {
-        let state = Arc::clone(&self.state);
-        move || Counts {
-            is_leader: state.is_leader.load(Ordering::Relaxed),
-            writes: state.writes.load(Ordering::Relaxed),
-            failures: state.failures.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Ends the task at once, as a crash of the process does: the Lease is left to expire.
-    pub fn abort(self) {
-        self.task.abort();
+    pub fn progress(&self) -> Progress {
+        Progress(self.state.clone())
     }
 
     /// Ends the task, and gives the Lease up, so that another replica need not wait until it expires. Takes 2 s at most.
@@ -168,7 +132,7 @@ impl<S: ReportSource> Task<S> {
             _ = stopped => {}
             () = self.work(&mut candidate) => {}
         }
-        if self.state.is_leader.swap(false, Ordering::Relaxed) {
+        if self.state.end_leading() {
             candidate.release().await;
         }
     }
@@ -177,12 +141,12 @@ impl<S: ReportSource> Task<S> {
     async fn work(&mut self, candidate: &mut Candidate) {
         loop {
             candidate.acquire().await;
-            self.state.is_leader.store(true, Ordering::Relaxed);
+            self.state.begin_leading();
             let lost = tokio::select! {
                 lost = candidate.renew() => lost,
                 never = self.lead() => match never {},
             };
-            self.state.is_leader.store(false, Ordering::Relaxed);
+            self.state.end_leading();
             tracing::warn!(error = %lost, "another replica reports the status");
         }
     }
@@ -194,13 +158,13 @@ impl<S: ReportSource> Task<S> {
                 sleep(LOOK_INTERVAL).await;
                 continue;
             };
-            let names = names(&report);
+            let checked = checked(&report);
             match timeout(REPORT_TIMEOUT, self.report(report, &mut term)).await {
                 Ok(Ok(())) => {
                     if std::mem::take(&mut term.failures) > 0 {
                         tracing::info!("status reported again");
                     }
-                    self.wait(&names).await;
+                    self.wait(&checked).await;
                 }
                 Ok(Err(error)) => self.wait_after(&ReportError::Request(error), &mut term).await,
                 Err(_) => self.wait_after(&ReportError::Timeout, &mut term).await,
@@ -211,60 +175,84 @@ impl<S: ReportSource> Task<S> {
     /// Writes the status unless it is so already.
     async fn report(&mut self, report: Report, term: &mut Term) -> kube::Result<()> {
         let Some(present) = self.resource.read().await? else {
-            tracing::debug!("status not reported: the VirtualMCPServer does not exist");
+            let problem = format!("{} does not exist", self.resource);
+            tracing::debug!(problem, "status not reported");
+            self.state.set_problem(problem);
             return Ok(());
         };
         let now = self.environment.now();
         let desired = PodStatus::new(report, &present.status, present.generation, now);
         let with_checks = term.written_at.elapsed() >= CHECKS_INTERVAL;
         if !is_changed(&present.status, &desired, term.written.as_ref(), with_checks) {
+            self.state.succeed(now);
             return Ok(());
         }
         let result = self.resource.apply(present.uid.as_deref(), &desired).await?;
-        self.state.writes.fetch_add(1, Ordering::Relaxed);
+        self.state.count_write();
+        self.state.succeed(now);
         term.written = Some(Written { applied: desired, result });
         term.written_at = Instant::now();
         Ok(())
     }
 
-    /// Waits for the next report: for the interval, or until the backends are others.
-    async fn wait(&mut self, names: &[String]) {
+    /// Waits for the next report: for the interval, or until a backend is added, removed, or checked for the first time.
+    async fn wait(&mut self, checked: &Checked) {
         let start = Instant::now();
         loop {
-            let left = self.source.interval().saturating_sub(start.elapsed());
+            let interval = self.source.interval().max(MIN_INTERVAL);
+            let left = interval.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return;
             }
             sleep(left.min(LOOK_INTERVAL)).await;
-            let is_new = self.source.report().is_some_and(|report| self::names(&report) != names);
-            if is_new {
+            if self.source.report().is_some_and(|report| has_news(checked, &self::checked(&report)))
+            {
                 return;
             }
         }
     }
 
     async fn wait_after(&mut self, error: &ReportError, term: &mut Term) {
-        self.state.failures.fetch_add(1, Ordering::Relaxed);
         term.failures = term.failures.saturating_add(1);
+        let problem = error.message();
         if term.failures == 1 {
-            match error {
-                ReportError::Request(error) => {
-                    tracing::warn!(%error, "failed to report the status");
-                }
-                ReportError::Timeout => {
-                    let seconds = REPORT_TIMEOUT.as_secs();
-                    tracing::warn!("failed to report the status: no response within {seconds} s");
-                }
-            }
+            tracing::warn!(problem, "failed to report the status");
         }
+        self.state.fail(problem);
         // A write may have arrived although its response did not.
         term.written = None;
         sleep(self.environment.backoff(FIRST_BACKOFF, MAX_BACKOFF, term.failures)).await;
     }
 }
 
-fn names(report: &Report) -> Vec<String> {
-    let mut names: Vec<_> = report.backends.iter().map(|backend| backend.name.clone()).collect();
-    names.sort();
-    names
+// === impl ReportError ===
+
+impl ReportError {
+    /// Returns the error, and its remedy if there is one.
+    fn message(&self) -> String {
+        match self {
+            Self::Request(error @ kube::Error::Api(status)) if status.code == 403 => format!(
+                "{}: give the account of the pod the role that vmcp-operator plans for it",
+                message(error)
+            ),
+            Self::Request(error) => message(error),
+            Self::Timeout => format!("no response within {} s", REPORT_TIMEOUT.as_secs()),
+        }
+    }
+}
+
+/// Names of the backends, and whether each was checked.
+type Checked = BTreeMap<String, bool>;
+
+fn checked(report: &Report) -> Checked {
+    let is_checked = |status| status != BackendStatus::Unknown;
+    report.backends.iter().map(|one| (one.name.clone(), is_checked(one.status))).collect()
+}
+
+/// Returns whether backends were added, removed, or checked for the first time.
+fn has_news(before: &Checked, now: &Checked) -> bool {
+    let is_new = |(name, is_checked): (&String, &bool)| {
+        before.get(name).is_none_or(|was_checked| *is_checked && !was_checked)
+    };
+    before.len() != now.len() || now.iter().any(is_new)
 }

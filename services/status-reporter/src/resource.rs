@@ -1,5 +1,7 @@
 //! Requests for the VirtualMCPServer.
 
+use std::fmt;
+
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, Patch, PatchParams},
@@ -59,6 +61,12 @@ impl Resource {
         let written =
             self.api.patch_status(&self.name, &parameters, &Patch::Apply(&object)).await?;
         Ok(present(written).status)
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind.kind, self.namespace, self.name)
     }
 }
 

@@ -68,10 +68,12 @@ async fn conflict_of_lease_does_not_end_leadership() {
 async fn deleted_server_is_not_created() {
     let cluster = Cluster::new();
     let view = view(&[backend("a", BackendStatus::Ready)]);
-    let _reporter = cluster.start("one", &view);
+    let reporter = cluster.start("one", &view);
     cluster.pass(1).await;
     delete(&cluster, "vmcp.dev", "v1beta1", "VirtualMCPServer", "tools").await;
     cluster.pass(120).await;
+    let problem = reporter.reporter.progress().problem();
+    assert_eq!(problem.as_deref(), Some("VirtualMCPServer default/tools does not exist"));
     assert!(cluster.find("vmcp.dev", "virtualmcpservers", "tools").is_none());
     cluster.put_server();
     cluster.pass(60).await;
@@ -106,4 +108,29 @@ async fn slow_api_server_delays_no_replica() {
     cluster.pass(300).await;
     assert_eq!(cluster.backends(), ["a ready"]);
     assert_eq!((reporter.counts().is_leader, reporter.counts().failures), (true, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_permissions_are_told() {
+    let cluster = Cluster::new();
+    let started = cluster.now();
+    let view = view(&[backend("a", BackendStatus::Ready)]);
+    let replica = cluster.start("one", &view);
+    let progress = replica.reporter.progress();
+    cluster.pass(1).await;
+    assert_eq!((progress.problem(), progress.last_success()), (None, Some(started)));
+    cluster.server.disturb(FaultRule::new(Fault::Status(403)).on_verbs(&["patch"]));
+    show(&view, &[backend("a", BackendStatus::Degraded)]);
+    cluster.pass(120).await;
+    let problem = progress.problem().unwrap();
+    assert!(problem.contains("(403)") && problem.contains("role"), "{problem}");
+    assert!(progress.counts().failures > 1 && progress.counts().is_leader);
+    cluster.server.revive();
+    cluster.pass(120).await;
+    assert_eq!((progress.problem(), cluster.backends()), (None, vec!["a degraded".to_owned()]));
+    // Without permissions for the Lease.
+    cluster.server.disturb(FaultRule::new(Fault::Status(403)).on_resource("leases"));
+    cluster.pass(60).await;
+    assert!(!progress.counts().is_leader);
+    assert!(progress.problem().unwrap().contains("(403)"), "{:?}", progress.problem());
 }

@@ -1,15 +1,11 @@
 //! Several replicas.
 
-use vmcp_status_reporter::{BackendStatus, StatusReporter};
+use vmcp_status_reporter::BackendStatus;
 
-use super::support::{Cluster, View, backend, show, view};
+use super::support::{Cluster, Replica, View, backend, show, view};
 
 /// Starts two replicas, of which the first leads.
-async fn start_both(
-    cluster: &Cluster,
-    first: &View,
-    second: &View,
-) -> (StatusReporter, StatusReporter) {
+async fn start_both(cluster: &Cluster, first: &View, second: &View) -> (Replica, Replica) {
     let one = cluster.start("one", first);
     cluster.pass(1).await;
     let two = cluster.start("two", second);
@@ -28,7 +24,7 @@ async fn other_replica_takes_over_within_15_seconds() {
         assert_eq!(cluster.backends(), ["a ready"]);
         assert!(!two.counts().is_leader);
         let transition = cluster.condition("BackendsDiscovered").unwrap();
-        one.abort();
+        one.crash();
         cluster.pass(15).await;
         assert_eq!(
             (cluster.holder(), cluster.backends()),
@@ -71,7 +67,7 @@ async fn takeover_without_news_writes_nothing() {
     let view = view(&[backend("a", BackendStatus::Ready)]);
     let (one, _two) = start_both(&cluster, &view, &view).await;
     cluster.take_writes();
-    one.abort();
+    one.crash();
     cluster.pass(600).await;
     assert_eq!((cluster.holder().as_str(), cluster.take_writes()), ("two", 0));
     show(&view, &[backend("a", BackendStatus::Degraded)]);

@@ -1,7 +1,10 @@
 //! Cluster with a server and replicas that report.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -13,9 +16,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
+use tower_service::Service as _;
 use vmcp_kube_fixture::ApiServer;
 use vmcp_status_reporter::{
-    BackendReport, BackendStatus, Environment, Report, StatusReporter, Target,
+    BackendReport, BackendStatus, Counts, Environment, Report, StatusReporter, Target,
 };
 
 /// Report of a replica, which a test changes.
@@ -25,6 +29,27 @@ pub(crate) type View = Arc<Mutex<Option<Report>>>;
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
     pub(crate) epoch: Instant,
+}
+
+/// Replica that reports.
+pub(crate) struct Replica {
+    pub(crate) reporter: StatusReporter,
+    has_crashed: Arc<AtomicBool>,
+}
+
+impl Replica {
+    pub(crate) fn counts(&self) -> Counts {
+        self.reporter.progress().counts()
+    }
+
+    pub(crate) async fn stop(self) {
+        self.reporter.stop().await;
+    }
+
+    /// Lets no further request arrive, so that the Lease is left to expire.
+    pub(crate) fn crash(&self) {
+        self.has_crashed.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Cluster {
@@ -57,7 +82,11 @@ impl Cluster {
     }
 
     /// Starts the reporter of a replica, every 30 s.
-    pub(crate) fn start(&self, identity: &str, view: &View) -> StatusReporter {
+    pub(crate) fn start(&self, identity: &str, view: &View) -> Replica {
+        self.start_every(Duration::from_secs(30), identity, view)
+    }
+
+    pub(crate) fn start_every(&self, interval: Duration, identity: &str, view: &View) -> Replica {
         let epoch = self.epoch;
         let environment = Environment::new(move || now(epoch), |bytes| bytes.fill(255));
         let target = Target {
@@ -66,8 +95,26 @@ impl Cluster {
             identity: identity.to_owned(),
         };
         let view = Arc::clone(view);
-        let source = (Duration::from_secs(30), move || view.lock().unwrap().clone());
-        StatusReporter::start(self.client(), target, environment, source)
+        let source = (interval, move || view.lock().unwrap().clone());
+        let has_crashed = Arc::<AtomicBool>::default();
+        let client = self.fragile_client(&has_crashed);
+        let reporter = StatusReporter::start(client, target, environment, source);
+        Replica { reporter, has_crashed }
+    }
+
+    /// Returns a client whose requests get lost after a crash.
+    fn fragile_client(&self, has_crashed: &Arc<AtomicBool>) -> Client {
+        let (server, has_crashed) = (self.server.clone(), Arc::clone(has_crashed));
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (mut server, has_crashed) = (server.clone(), Arc::clone(&has_crashed));
+            async move {
+                if has_crashed.load(Ordering::Relaxed) {
+                    std::future::pending::<()>().await;
+                }
+                server.call(request).await
+            }
+        });
+        Client::new(service, "default")
     }
 
     pub(crate) async fn pass(&self, seconds: u64) {

@@ -1,5 +1,7 @@
 //! Writes of one replica.
 
+use std::time::Duration;
+
 use serde_json::json;
 use vmcp_status_reporter::{BackendReport, BackendStatus, Cause, Circuit, CircuitBreakerState};
 
@@ -99,6 +101,33 @@ async fn new_backend_is_reported_at_once() {
     show(&view, &[backend("b", BackendStatus::Ready), backend("c", BackendStatus::Unknown)]);
     cluster.pass(3).await;
     assert_eq!(cluster.backends(), ["b ready", "c unknown"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_check_is_reported_at_once() {
+    let cluster = Cluster::new();
+    let view = view(&[backend("a", BackendStatus::Unknown)]);
+    let _reporter = cluster.start("one", &view);
+    cluster.pass(1).await;
+    assert_eq!(cluster.backends(), ["a unknown"]);
+    show(&view, &[backend("a", BackendStatus::Ready)]);
+    cluster.pass(3).await;
+    assert_eq!(cluster.backends(), ["a ready"]);
+    // A replaced backend waits for its check and the interval, and does not flap.
+    show(&view, &[backend("a", BackendStatus::Unknown)]);
+    cluster.pass(3).await;
+    assert_eq!(cluster.backends(), ["a ready"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tiny_interval_is_one_second() {
+    let cluster = Cluster::new();
+    let view = view(&[backend("a", BackendStatus::Ready)]);
+    let _reporter = cluster.start_every(Duration::from_millis(1), "one", &view);
+    cluster.pass(60).await;
+    let reads = cluster.server.requests();
+    let reads = reads.iter().filter(|one| one.verb == "get" && one.resource != "leases").count();
+    assert!((55..=61).contains(&reads), "{reads}");
 }
 
 #[tokio::test(start_paused = true)]
