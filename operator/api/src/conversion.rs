@@ -28,6 +28,7 @@ mod telemetry;
 
 use self::converter::Converter;
 pub use self::{
+    backends::AUTH_CONFIG_METADATA,
     checks::Checks,
     inputs::{Inputs, Member, MemberKind},
     output::{

@@ -29,12 +29,23 @@ pub(super) struct Credentials {
     backends: BTreeMap<String, Choice>,
 }
 
+/// Key of a backend's metadata with the name of the MCPExternalAuthConfig that its credentials come from, for the status that the
+/// pods report. The conversion sets it, and removes others.
+pub const AUTH_CONFIG_METADATA: &str = "auth_config_ref";
+
+/// Credentials, and the name of the MCPExternalAuthConfig that they come from.
+#[derive(Clone)]
+struct Resolved {
+    strategy: Strategy,
+    config: Option<String>,
+}
+
 /// Choice of the credentials for one backend.
 enum Choice {
     /// Those of the backend's own reference.
     Own,
     /// Those of the resource itself, or the reason for which they could not be resolved.
-    Fixed(Box<Result<Strategy, StrategyError>>),
+    Fixed(Box<Result<Resolved, StrategyError>>),
 }
 
 /// Backends with their credentials, sorted by name.
@@ -111,9 +122,15 @@ impl Converter<'_> {
             BackendAuthType::Discovered => Choice::Own,
             BackendAuthType::ExternalAuthConfigRef => {
                 let name = external_auth_config_ref.as_ref().map(|NameRef { name }| name.as_str());
-                Choice::Fixed(Box::new(self.strategy(name.unwrap_or_default(), providers)))
+                Choice::Fixed(Box::new(self.resolve(name.unwrap_or_default(), providers)))
             }
         }
+    }
+
+    /// Resolves a reference to an MCPExternalAuthConfig.
+    fn resolve(&mut self, name: &str, providers: &Providers) -> Result<Resolved, StrategyError> {
+        let strategy = self.strategy(name, providers)?;
+        Ok(Resolved { strategy, config: Some(name.to_owned()) })
     }
 
     /// Converts the members of the group.
@@ -130,11 +147,14 @@ impl Converter<'_> {
         for member in candidates {
             let is_discovered = credentials.source == Source::Discovered;
             let backend = self.backend(member, &overrides, is_discovered);
-            let strategy = self.strategy_of(member, credentials, providers);
-            match backend.and_then(|backend| Ok((backend, strategy?))) {
-                Ok(((backend, variables), strategy)) => {
+            let resolved = self.strategy_of(member, credentials, providers);
+            match backend.and_then(|backend| Ok((backend, resolved?))) {
+                Ok(((mut backend, variables), resolved)) => {
                     converted.variables.extend(variables);
-                    if let Some(strategy) = strategy {
+                    backend.metadata.remove(AUTH_CONFIG_METADATA);
+                    if let Some(Resolved { strategy, config }) = resolved {
+                        let config = config.map(|name| (AUTH_CONFIG_METADATA.to_owned(), name));
+                        backend.metadata.extend(config);
                         converted.strategies.insert(backend.name.clone(), strategy);
                     }
                     converted.backends.push(backend);
@@ -189,10 +209,10 @@ impl Converter<'_> {
         member: &Member,
         credentials: &Credentials,
         providers: &Providers,
-    ) -> Result<Option<Strategy>, Obstacle> {
+    ) -> Result<Option<Resolved>, Obstacle> {
         let Credentials { source, default, backends } = credentials;
-        let resolved = |result: &Result<Strategy, StrategyError>| match result {
-            Ok(strategy) => Ok(Some(strategy.clone())),
+        let resolved = |result: &Result<Resolved, StrategyError>| match result {
+            Ok(resolved) => Ok(Some(resolved.clone())),
             Err(error) => Err((error.left_out(), error.message.clone())),
         };
         match backends.get(member.name()) {
@@ -201,9 +221,9 @@ impl Converter<'_> {
             None => {}
         }
         if *source == Source::Discovered
-            && let Some(strategy) = self.own_strategy(member, providers)?
+            && let Some(resolved) = self.own_strategy(member, providers)?
         {
-            return Ok(Some(strategy));
+            return Ok(Some(resolved));
         }
         match default {
             Some(Choice::Fixed(result)) => resolved(result),
@@ -218,7 +238,7 @@ impl Converter<'_> {
         &mut self,
         member: &Member,
         providers: &Providers,
-    ) -> Result<Option<Strategy>, Obstacle> {
+    ) -> Result<Option<Resolved>, Obstacle> {
         let reference = match member {
             Member::Server(server) => &server.spec.external_auth_config_ref,
             Member::Proxy(proxy) => &proxy.spec.external_auth_config_ref,
@@ -229,7 +249,7 @@ impl Converter<'_> {
         if known.is_some_and(|known| known.spec.kind == ExternalAuthType::EmbeddedAuthServer) {
             return Ok(None);
         }
-        let result = self.strategy(name, providers);
+        let result = self.resolve(name, providers);
         let condition = outcome(
             &result,
             [DiscoveredAuthConfig::Succeeded, DiscoveredAuthConfig::Failed],
@@ -249,7 +269,10 @@ impl Credentials {
 
     fn from_inline(inline: OutgoingAuth, providers: &Providers) -> Self {
         let OutgoingAuth { source, default, backends } = inline;
-        let choice = |strategy| Choice::Fixed(Box::new(providers.complete("the entry", strategy)));
+        let choice = |strategy| {
+            let strategy = providers.complete("the entry", strategy);
+            Choice::Fixed(Box::new(strategy.map(|strategy| Resolved { strategy, config: None })))
+        };
         Self {
             source,
             default: default.map(choice),
@@ -284,7 +307,7 @@ impl Credentials {
         let backends =
             self.backends.iter().map(|(name, choice)| (format!("backends.{name}"), choice));
         default.chain(backends).filter_map(|(path, choice)| match choice {
-            Choice::Fixed(result) => Some((path, result.as_ref().as_ref().ok()?)),
+            Choice::Fixed(result) => Some((path, &result.as_ref().as_ref().ok()?.strategy)),
             Choice::Own => None,
         })
     }
@@ -303,7 +326,7 @@ fn has_literal_secret(strategy: &Strategy) -> bool {
 
 /// Returns the condition of a conversion of credentials, for one backend unless its name is empty.
 fn outcome<R: ConditionReason>(
-    result: &Result<Strategy, StrategyError>,
+    result: &Result<Resolved, StrategyError>,
     [succeeded, failed]: [R; 2],
     backend: &str,
 ) -> ConditionUpdate {
