@@ -102,8 +102,16 @@ pub(crate) fn hidden_reason(entry: &Entry) -> Option<String> {
 }
 
 fn as_text(info: &ServerInfo, issuer: Option<&AuthServerReport>, survey: &BackendSurvey) -> String {
-    let ServerInfo { name, group, metadata, is_strict: _, backends, left_out, is_discovered: _ } =
-        info;
+    let ServerInfo {
+        name,
+        group,
+        metadata,
+        is_strict: _,
+        backends,
+        left_out,
+        is_discovered: _,
+        report_interval: _,
+    } = info;
     let title = format!("{name} (group {group}) {}", pairs(metadata));
     let mut out = super::table::plain(title.trim_end());
     out.push_str("\n\n");
@@ -195,8 +203,16 @@ fn pairs(metadata: &std::collections::BTreeMap<String, String>) -> String {
 }
 
 fn as_json(info: &ServerInfo, issuer: Option<&AuthServerReport>, survey: &BackendSurvey) -> Value {
-    let ServerInfo { name, group, metadata, is_strict: _, backends, left_out, is_discovered: _ } =
-        info;
+    let ServerInfo {
+        name,
+        group,
+        metadata,
+        is_strict: _,
+        backends,
+        left_out,
+        is_discovered: _,
+        report_interval: _,
+    } = info;
     let mut found = survey.backends_json();
     for (backend, report) in found.iter_mut().zip(&survey.report.backends) {
         let known = backends.get(&report.name).cloned().unwrap_or_default();

@@ -1,22 +1,34 @@
 //! Cluster of a replica of a VirtualMCPServer. Without the feature `kubernetes`, `kubernetes/unavailable.rs` takes its place.
 
+mod reports;
+
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kube::{Client, Config};
 use tokio::sync::watch;
 use vmcp_api::conversion::{LeftOut, LeftOutReason as MemberReason, MemberKind};
 use vmcp_discover::{Discovered, DiscoveryState, Target};
+use vmcp_status_reporter::{self as status_reporter, Environment, Progress, StatusReporter};
 
 use crate::parts::{DiscoveredBackends, LeftOutBackend, LeftOutReason};
 use crate::reloads::DiscoveryStatus;
-use crate::virtual_server::{ClusterError, VirtualServer};
+use crate::routes::ServerState;
+use crate::virtual_server::{ClusterError, ReportProgress, VirtualServer};
 
 /// Access to the cluster.
 pub(crate) struct Cluster {
     client: Client,
     target: Target,
+    /// Name of this replica.
+    replica: String,
+    /// Set once, when the server begins to report.
+    reports: OnceLock<Progress>,
 }
+
+/// Reporter that runs until it is stopped.
+#[derive(Debug)]
+pub(crate) struct Reporter(StatusReporter);
 
 /// Discovery of backends that runs until it is dropped.
 #[derive(Debug)]
@@ -43,7 +55,8 @@ impl Cluster {
             name: server.name().to_owned(),
             secrets: secrets.map(Path::to_owned),
         };
-        Ok(Self { client, target })
+        let replica = server.replica().to_owned();
+        Ok(Self { client, target, replica, reports: OnceLock::new() })
     }
 
     /// Starts to discover backends.
@@ -52,11 +65,45 @@ impl Cluster {
         let state = task.subscribe();
         Discovery { _task: task, state, taken: None }
     }
+
+    /// Starts to report the health of the backends. Returns `None`, with an error in the log, without random numbers.
+    pub(crate) fn report(&self, shared: &Arc<ServerState>) -> Option<Reporter> {
+        let environment = Environment::system()
+            .inspect_err(|error| tracing::error!(%error, "the status is not reported"))
+            .ok()?;
+        let Target { namespace, name, secrets: _ } = self.target.clone();
+        let target = status_reporter::Target { namespace, name, identity: self.replica.clone() };
+        let source = reports::Source::new(shared);
+        let reporter = StatusReporter::start(self.client.clone(), target, environment, source);
+        // A server runs once.
+        _ = self.reports.set(reporter.progress());
+        Some(Reporter(reporter))
+    }
+
+    /// Returns the progress of the reports, if the server reports.
+    pub(crate) fn report_progress(&self) -> Option<ReportProgress> {
+        let progress = self.reports.get()?;
+        let status_reporter::Counts { is_leader, writes, failures } = progress.counts();
+        Some(ReportProgress {
+            is_leader,
+            written: writes,
+            failed: failures,
+            last_success: progress.last_success(),
+            problem: progress.problem(),
+        })
+    }
 }
 
 impl std::fmt::Debug for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cluster").field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+impl Reporter {
+    /// Ends the reports, so that another replica goes on with them. Takes 2 s at most.
+    pub(crate) async fn stop(self) {
+        self.0.stop().await;
     }
 }
 

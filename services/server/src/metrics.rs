@@ -39,6 +39,9 @@ pub const PEER_REQUEST_KIND: &str = "vmcp.peer.kind";
 /// Label with the outcome of a forwarded request: `responded`, `gone` or `failed`.
 pub const PEER_REQUEST_OUTCOME: &str = "vmcp.peer.outcome";
 
+/// Label with the outcome of a report about the backends in Kubernetes: `written` or `failed`.
+pub const REPORT_OUTCOME: &str = "vmcp.status_report.outcome";
+
 vmcp_telemetry::declare_metrics! {
     /// Entries in the authorization server's store, the same on replicas that share it.
     AUTH_STORED = Gauge "vmcp_auth_server_stored" "";
@@ -96,6 +99,12 @@ vmcp_telemetry::declare_metrics! {
     PEER_CONNECTIONS = Gauge "vmcp_peer_connections" "";
     /// Requests that were forwarded to other replicas, by kind and outcome.
     PEER_REQUESTS = Counter "vmcp_peer_requests" "";
+    /// 1 if this replica reports the status of its VirtualMCPServer, 0 if another one does, or none can.
+    REPORT_LEADER = Gauge "vmcp_status_report_leader" "";
+    /// Reports about the backends in the status of the VirtualMCPServer, by outcome. Those that changed nothing do not count.
+    REPORTS = Counter "vmcp_status_reports" "";
+    /// Unix time at which this replica last found or made the status of its VirtualMCPServer current.
+    REPORT_LAST_SUCCESS = Gauge "vmcp_status_report_last_success_timestamp_seconds" "";
 }
 
 /// Returns all metrics that the server exports: its own, those of its layers, and those of the export itself.

@@ -90,6 +90,8 @@ pub struct ServerInfo {
     pub left_out: Vec<LeftOutBackend>,
     /// `true` if the backends are discovered in a cluster.
     pub is_discovered: bool,
+    /// Interval between two reports about the backends in the status of the VirtualMCPServer.
+    pub report_interval: std::time::Duration,
 }
 
 /// Description of one backend's configuration.

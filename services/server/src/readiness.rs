@@ -1,9 +1,8 @@
 //! Flag of `/readyz`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use vmcp_aggregate::Gateway;
 
@@ -15,7 +14,8 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Readiness {
     is_ready: watch::Receiver<bool>,
-    discovered: Arc<Notify>,
+    /// `true` once the backends are those that were discovered.
+    discovered: watch::Sender<bool>,
 }
 
 impl Readiness {
@@ -23,12 +23,10 @@ impl Readiness {
     /// waits for the first of them at most a minute.
     pub(crate) fn new(gateway: Gateway, is_discovered: bool) -> Self {
         let (sender, is_ready) = watch::channel(false);
-        let discovered = Arc::<Notify>::default();
-        let first = is_discovered.then(|| Arc::clone(&discovered));
+        let discovered = watch::Sender::new(!is_discovered);
+        let mut first = discovered.subscribe();
         tokio::spawn(async move {
-            if let Some(first) = first
-                && timeout(DISCOVERY_TIMEOUT, first.notified()).await.is_err()
-            {
+            if timeout(DISCOVERY_TIMEOUT, first.wait_for(|is_there| *is_there)).await.is_err() {
                 let seconds = DISCOVERY_TIMEOUT.as_secs();
                 tracing::error!(
                     "no backends were discovered within {seconds} s; the server is ready without backends"
@@ -42,7 +40,13 @@ impl Readiness {
 
     /// Records that the discovered backends are those of the server.
     pub(crate) fn set_discovered(&self) {
-        self.discovered.notify_one();
+        self.discovered.send_replace(true);
+    }
+
+    /// Returns `true` if the backends are known, and each of them has responded, failed or timed out once.
+    #[cfg(feature = "kubernetes")]
+    pub(crate) fn knows_backends(&self) -> bool {
+        self.is_ready() && *self.discovered.borrow()
     }
 
     /// Returns `true` if the server is ready.
@@ -78,6 +82,16 @@ mod tests {
         readiness.set_discovered();
         readiness.clone().wait().await;
         assert!(readiness.is_ready());
+    }
+
+    #[cfg(feature = "kubernetes")]
+    #[tokio::test(start_paused = true)]
+    async fn ready_server_may_lack_discovered_backends() {
+        let readiness = Readiness::new(gateway(), true);
+        readiness.clone().wait().await;
+        assert!(readiness.is_ready() && !readiness.knows_backends());
+        readiness.set_discovered();
+        assert!(readiness.knows_backends());
     }
 
     #[tokio::test(start_paused = true)]

@@ -27,7 +27,7 @@ use vmcp_listener::{ConnectionServer, Connections, Peer};
 use vmcp_seal::KeyRing;
 
 pub use self::admin::AdminAddress;
-use self::drain::drain;
+use self::drain::{Running, drain};
 pub use self::memory_limit::default_budget;
 pub use self::options::Options;
 use self::peers::BoundPeers;
@@ -134,14 +134,15 @@ impl Server {
             mut gauges,
         } = parts;
         let auth_audit = Arc::<AuthAuditRecorder>::default();
-        let issuer = start_issuer(auth_server.as_ref(), &auth_audit).await?;
+        // Boxed, as below, because it is large and most servers have none.
+        let issuer = Box::pin(start_issuer(auth_server.as_ref(), &auth_audit)).await?;
         let incoming_auth =
             incoming_auth.for_sessions(issuer.as_ref().map(AuthServerRuntime::sessions));
         let audit_pipeline = audit.map(|it| it.start(options.audit_options)).transpose()?;
         let budget = budget(&options);
         let mut limits = Limits { byte_budget: Some(budget.clone()), ..options.limits.clone() };
         let (ring, seal_key_watch) = key_ring(&settings.name, &options)?;
-        let session_storage = start_storage(session_storage, &ring, &mut limits).await?;
+        let session_storage = Box::pin(start_storage(session_storage, &ring, &mut limits)).await?;
         let peers = bind_peers(&options, &ring, &mut limits).await?;
         let gateway = Gateway::new(settings, limits, ring);
         let decode = DecodeLayer::new().max_body_size(options.message_bytes).budget(budget.clone());
@@ -221,8 +222,11 @@ impl Server {
         let new_service =
             |Peer { address, permit }| Routes { peer: address, permit, ..routes.clone() };
         let peers = peers.map(|peers| peers.run(Arc::clone(&routes.shared)));
+        let cluster = routes.shared.state.cluster.as_ref();
+        let reporter = cluster.and_then(|cluster| cluster.report(&routes.shared));
         let graceful = connections.run(listener, new_service, stop).await;
-        drain(&routes.shared, graceful, peers, options.drain).await;
+        let running = Running { peers, reporter };
+        drain(&routes.shared, graceful, running, options.drain).await;
     }
 }
 

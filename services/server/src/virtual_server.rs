@@ -1,5 +1,7 @@
 //! VirtualMCPServer of Kubernetes that a process is a replica of.
 
+use std::time::SystemTime;
+
 /// VirtualMCPServer of Kubernetes, and the replica that the process is.
 ///
 /// A server that is a replica discovers its backends in the cluster if its configuration says so, and reports their health in the
@@ -30,6 +32,21 @@ pub enum ClusterError {
         "failed to find the API server: {0}; run the server in a pod with a service account, or set KUBECONFIG"
     )]
     NoApiServer(String),
+}
+
+/// Progress of the reports about backends in the status of the VirtualMCPServer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReportProgress {
+    /// `true` if this replica reports, `false` if another one does, or none can.
+    pub(crate) is_leader: bool,
+    /// Reports that changed the status.
+    pub(crate) written: u64,
+    /// Reports that failed.
+    pub(crate) failed: u64,
+    /// Time at which this replica last found or made the status current.
+    pub(crate) last_success: Option<SystemTime>,
+    /// Reason why this replica cannot report.
+    pub(crate) problem: Option<String>,
 }
 
 impl VirtualServer {

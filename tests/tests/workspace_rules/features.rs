@@ -5,7 +5,15 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// Crates of a client of Kubernetes.
-const KUBERNETES: [&str; 5] = ["k8s-openapi", "kube", "kube-client", "vmcp-api", "vmcp-discover"];
+const KUBERNETES: [&str; 7] = [
+    "k8s-openapi",
+    "kube",
+    "kube-client",
+    "vmcp-api",
+    "vmcp-discover",
+    "vmcp-lease",
+    "vmcp-status-reporter",
+];
 
 /// Returns the crates in the program that `cargo build -p vmcp` builds with these arguments.
 fn program(arguments: &[&str]) -> BTreeSet<String> {

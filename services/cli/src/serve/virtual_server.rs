@@ -16,8 +16,8 @@ const MAX_NAME: usize = 253;
 #[derive(Debug, Args)]
 pub(super) struct VirtualServerArgs {
     /// The VirtualMCPServer in Kubernetes that this server is a replica of. The operator sets it. With outgoingAuth.source:
-    /// discovered, the backends are the members of its group, and changes are taken over without a restart. The variable
-    /// POD_NAME has the name of this replica. The API server is that of KUBECONFIG, or of the service account of the pod.
+    /// discovered, the backends are the members of its group, and changes are taken over without a restart. One of the
+    /// replicas reports the health of the backends in the status. The variable POD_NAME has the name of this replica. The API server is that of KUBECONFIG, or of the service account of the pod.
     #[arg(long = "virtual-mcp-server", value_name = "NAMESPACE/NAME", value_parser = resource)]
     resource: Option<Resource>,
 }

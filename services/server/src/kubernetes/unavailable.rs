@@ -1,14 +1,20 @@
 //! Stands for the cluster in a program without the feature `kubernetes`. No value of these types exists.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::parts::DiscoveredBackends;
 use crate::reloads::DiscoveryStatus;
-use crate::virtual_server::{ClusterError, NoKubernetesError, VirtualServer};
+use crate::routes::ServerState;
+use crate::virtual_server::{ClusterError, NoKubernetesError, ReportProgress, VirtualServer};
 
 /// Access to the cluster.
 #[derive(Debug)]
 pub(crate) enum Cluster {}
+
+/// Reporter of the health of backends.
+#[derive(Debug)]
+pub(crate) enum Reporter {}
 
 /// Discovery of backends.
 #[derive(Debug)]
@@ -22,6 +28,21 @@ impl Cluster {
 
     pub(crate) fn discover(&self) -> Discovery {
         match *self {}
+    }
+
+    pub(crate) fn report(&self, _: &Arc<ServerState>) -> Option<Reporter> {
+        match *self {}
+    }
+
+    pub(crate) fn report_progress(&self) -> Option<ReportProgress> {
+        match *self {}
+    }
+}
+
+impl Reporter {
+    #[expect(clippy::unused_async, reason = "the signature is that of the other module")]
+    pub(crate) async fn stop(self) {
+        match self {}
     }
 }
 

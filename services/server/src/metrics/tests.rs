@@ -53,6 +53,7 @@ const LABELS: &[(Metric, &[&str])] = &[
     (SESSION_STORAGE_UP, &[SESSION_STORAGE_PART]),
     (PEER_CONNECTIONS, &[PEER_DIRECTION]),
     (PEER_REQUESTS, &[PEER_REQUEST_KIND, PEER_REQUEST_OUTCOME]),
+    (REPORTS, &[REPORT_OUTCOME]),
 ];
 
 /// Returns the text that Prometheus reads after one failed call, with a value of each metric.
@@ -170,7 +171,7 @@ fn dashboard_and_alerts_use_existing_labels() {
 
 #[test]
 fn alerts_name_storage_and_peers() {
-    for name in ["VmcpSessionStorageUnavailable", "VmcpPeersUnreachable"] {
+    for name in ["VmcpSessionStorageUnavailable", "VmcpPeersUnreachable", "VmcpStatusNotReported"] {
         assert!(ALERTS.contains(&format!("- alert: {name}\n")), "{name}");
     }
 }

@@ -54,7 +54,8 @@ pub(super) fn settings(
     let timeout_layer = timeout_layer(shared.timeouts);
     let ready = Vec::with_capacity(backends.len());
     let known = backends.iter().map(|backend| describe(backend, group, shared.strategies));
-    let info = ServerInfo { backends: known.collect(), ..ServerInfo::default() };
+    let group = group.to_owned();
+    let info = ServerInfo { group, backends: known.collect(), ..ServerInfo::default() };
     let mut all = Converted { backends: ready, info };
     for (index, backend) in backends.into_iter().enumerate() {
         let name = backend.name.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vmcp_aggregate::settings::{PartialFailure, Settings};
 use vmcp_config::{
     AuthServer, ConfigError, File, IncomingAuth as IncomingSection, LogLevel, Operational,
-    SecretFile, Telemetry as TelemetrySection,
+    SecretFile, SessionStorage, Telemetry as TelemetrySection, Warning,
 };
 use vmcp_egress::Egress;
 
@@ -16,8 +16,9 @@ use super::environment::Environment;
 use super::failures::Failures;
 use super::telemetry::{self, TelemetryParts, TelemetrySource};
 use super::{
-    IncomingAuth, Parts, PartsError, ServerInfo, aggregation, audit, configured_hosts, credentials,
-    discovered, incoming_auth, optimizer, session_storage, unsupported,
+    IncomingAuth, Parts, PartsError, ServerInfo, SessionStorageParts, aggregation, audit,
+    configured_hosts, credentials, discovered, incoming_auth, optimizer, session_storage,
+    unsupported,
 };
 
 /// Builder of [`Parts`]. Starts telemetry first if the configuration enables it, because the stacks of backends report to
@@ -107,16 +108,16 @@ impl<'a> PartsBuilder<'a> {
             auth_server,
         } = file;
         let Operational { log_level, timeouts, failure_handling } = operational;
-        let Failures { partial_failure, checks, circuit } = Failures::new(&failure_handling)?;
+        let Failures { partial_failure, checks, circuit, report_interval } =
+            Failures::new(&failure_handling)?;
         let provider = first_provider(auth_server.as_ref());
         let (strategies, mut errors) = credentials::strategies(outgoing_auth, provider, self);
         let issuers = Arc::new(KnownIssuers::new(&incoming_auth, auth_server.as_ref()));
         let (incoming_auth, Conversion { auth_server, errors: found, mut warnings }) =
             front(&name, incoming_auth, auth_server, self);
         errors.extend(found);
-        let variable = |name: &str| self.environment.variable(name);
         let session_storage =
-            session_storage::convert(&name, session_storage, variable, &mut errors, &mut warnings);
+            self.session_storage(&name, session_storage, &mut errors, &mut warnings);
         let audit = audit::convert(audit, &mut errors);
         let rules = aggregation::convert(aggregation, &composite_tools, &mut errors);
         let optimizer = optimizer::convert(optimizer, &composite_tools, self, &mut errors);
@@ -135,7 +136,7 @@ impl<'a> PartsBuilder<'a> {
         };
         let is_strict = partial_failure == PartialFailure::Fail;
         let base = Settings { partial_failure, checks: Some(checks), ..Settings::new(&*name) };
-        let info = ServerInfo { name, group, metadata, is_strict, is_discovered, ..info };
+        let info = ServerInfo { name, metadata, is_strict, is_discovered, report_interval, ..info };
         warnings.extend(incoming_auth.unknown_backends(|name| info.may_have(name)));
         Ok(Parts {
             settings: Settings { backends, rules, optimizer, ..base },
@@ -149,6 +150,17 @@ impl<'a> PartsBuilder<'a> {
             debug: log_level == Some(LogLevel::Debug),
             gauges: strategies.gauges.clone(),
         })
+    }
+
+    fn session_storage(
+        self,
+        name: &str,
+        section: SessionStorage<SecretFile>,
+        errors: &mut Vec<ConfigError>,
+        warnings: &mut Vec<Warning>,
+    ) -> Option<SessionStorageParts> {
+        let variable = |name: &str| self.environment.variable(name);
+        session_storage::convert(name, section, variable, errors, warnings)
     }
 
     /// Starts telemetry, unless the configuration has errors.
@@ -218,5 +230,17 @@ mod tests {
         let renamed = File { name: "y".to_owned(), ..file("") };
         let reloaded = Parts::builder(&egress).running_telemetry(running.as_ref()).build(renamed);
         assert_eq!(reloaded.unwrap().telemetry.unwrap().telemetry.service_name(), "x");
+    }
+
+    #[test]
+    fn only_replica_has_interval_of_reports() {
+        let egress = Egress::default();
+        let every = || file("operational: {failureHandling: {statusReportingInterval: 5s}}\n");
+        let builder = Parts::builder(&egress).without_telemetry();
+        let parts = builder.replica(true).build(every()).unwrap();
+        assert_eq!(parts.info.report_interval, std::time::Duration::from_secs(5));
+        let error = builder.build(every()).unwrap_err();
+        assert_eq!(error.unsupported.len(), 1);
+        assert!(error.unsupported[0].path.ends_with("statusReportingInterval"));
     }
 }

@@ -1,6 +1,7 @@
 //! `operational.failureHandling`: health checks, circuit breakers and lists without all backends.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use vmcp_aggregate::settings::{Checks, PartialFailure};
 use vmcp_breaker::CircuitSettings;
@@ -14,6 +15,8 @@ pub(super) struct Failures {
     pub(super) checks: Checks,
     /// Circuit breaker of each backend; `None` disables it.
     pub(super) circuit: Option<CircuitSettings>,
+    /// Interval between two reports to Kubernetes.
+    pub(super) report_interval: Duration,
 }
 
 impl Failures {
@@ -24,8 +27,8 @@ impl Failures {
             health_check_timeout,
             unhealthy_threshold,
             partial_failure_mode,
-            // Applies only under the operator; rejected as unsupported elsewhere.
-            status_reporting_interval: _,
+            // Rejected as unsupported unless the server is a replica, which alone reports.
+            status_reporting_interval,
             circuit_breaker: CircuitBreaker { enabled, failure_threshold, timeout },
         } = failures;
         let partial_failure = match partial_failure_mode {
@@ -43,7 +46,8 @@ impl Failures {
             let found = format!("failureThreshold: {failure_threshold}, timeout: {timeout}");
             ConfigError::new(format!("{AT}.circuitBreaker"), found, error.to_string())
         })?;
-        Ok(Self { partial_failure, checks, circuit })
+        let report_interval = (*status_reporting_interval).into();
+        Ok(Self { partial_failure, checks, circuit, report_interval })
     }
 }
 

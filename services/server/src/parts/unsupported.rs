@@ -53,8 +53,8 @@ pub(super) fn find(file: &File, is_replica: bool) -> Vec<UnsupportedSetting> {
     };
     if !is_replica {
         outgoing(outgoing_auth, &mut reject);
+        health(operational, &mut reject);
     }
-    health(operational, &mut reject);
     found
 }
 

@@ -63,6 +63,6 @@ pub(super) fn circuit(breaker: &vmcp_breaker::CircuitHandle) -> Value {
 }
 
 /// Formats a point in time by RFC 3339; `None` for times out of range.
-fn rfc3339(at: std::time::SystemTime) -> Option<String> {
+pub(super) fn rfc3339(at: std::time::SystemTime) -> Option<String> {
     jiff::Timestamp::try_from(at).ok().map(|at| format!("{at:.0}"))
 }

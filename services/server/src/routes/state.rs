@@ -31,6 +31,7 @@ use crate::request_log::RequestLogLayer;
 use crate::session_storage::SharedStorage;
 use crate::stack::{self, McpService};
 use crate::stream_scope::StreamScope;
+use crate::virtual_server::ReportProgress;
 use vmcp_core::lock;
 
 /// State that all connections share.
@@ -106,6 +107,11 @@ impl ReloadableState {
 }
 
 impl StaticState {
+    /// Returns the progress of the reports about backends in Kubernetes, if the server reports.
+    pub(crate) fn report_progress(&self) -> Option<ReportProgress> {
+        self.cluster.as_ref()?.report_progress()
+    }
+
     /// Returns the exporters of metrics and traces, if there are any.
     pub(crate) fn telemetry(&self) -> Option<&Telemetry> {
         self.telemetry.as_ref().map(|parts| &parts.telemetry)

@@ -12,6 +12,7 @@ use super::{ServerState, backends, json_response};
 use crate::auth_server::AuthServerRuntime;
 use crate::parts::{LeftOutBackend, ServerInfo, transport_name};
 use crate::session_storage::SharedStorage;
+use crate::virtual_server::ReportProgress;
 
 impl ServerState {
     /// Returns the response of an administration endpoint.
@@ -87,11 +88,9 @@ impl ServerState {
             "peers": self.state.peers.as_ref().map(|client| peers(client, &self.state.gateway)),
             "workflows": workflows(&self.state.gateway),
             "optimizer": self.state.gateway.optimizer().map(optimizer),
-            "session_storage": self.state.session_storage.as_ref().map_or_else(
-                || json!({"provider": "memory"}),
-                SharedStorage::to_json,
-            ),
+            "session_storage": session_storage(self.state.session_storage.as_ref()),
             "configuration": self.reloads.to_json(),
+            "status_reports": self.state.report_progress().map(status_reports),
             "authorization_server": self.reloadable.load().issuer().map(AuthServerRuntime::to_json),
         })
     }
@@ -115,6 +114,23 @@ fn conflicts(report: &Report) -> Vec<Value> {
         })
     });
     conflicts.collect()
+}
+
+/// Returns the state of the storage that replicas share, or the memory of the process.
+fn session_storage(storage: Option<&SharedStorage>) -> Value {
+    storage.map_or_else(|| json!({"provider": "memory"}), SharedStorage::to_json)
+}
+
+/// Returns the progress of the reports in the status of the VirtualMCPServer.
+fn status_reports(progress: ReportProgress) -> Value {
+    let ReportProgress { is_leader, written, failed, last_success, problem } = progress;
+    json!({
+        "leader": is_leader,
+        "written": written,
+        "failed": failed,
+        "last_success": last_success.and_then(backends::rfc3339),
+        "problem": problem,
+    })
 }
 
 /// Returns the state of the tool search.

@@ -9,16 +9,23 @@ use tokio::time::Instant;
 use vmcp_audit_log::LogHandle;
 
 use super::peers::RunningPeers;
+use crate::kubernetes::Reporter;
 use crate::routes::ServerState;
 
 /// Time limit for writing the last audit events and measurements at shutdown.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Tasks that run beside the listener for clients.
+pub(super) struct Running {
+    pub(super) peers: Option<RunningPeers>,
+    pub(super) reporter: Option<Reporter>,
+}
+
 /// Completes requests under way. Connections are closed after `limit`.
 pub(super) async fn drain(
     shared: &ServerState,
     graceful: GracefulShutdown,
-    peers: Option<RunningPeers>,
+    Running { peers, reporter }: Running,
     limit: Duration,
 ) {
     let began = Instant::now();
@@ -30,7 +37,14 @@ pub(super) async fn drain(
     tracing::info!(connections, "stopping");
     // Tasks run on while no connection is open.
     let ending = join(graceful.shutdown(), shared.state.gateway.wait_for_tasks());
-    if tokio::time::timeout(limit, ending).await.is_err() {
+    // At once: another replica reports while this one completes its requests.
+    let handing_over = async {
+        if let Some(reporter) = reporter {
+            reporter.stop().await;
+        }
+    };
+    let (ended, ()) = join(tokio::time::timeout(limit, ending), handing_over).await;
+    if ended.is_err() {
         tracing::warn!("drain timeout elapsed with open connections or running tasks");
     }
     // After the calls that wait for what other replicas forward.

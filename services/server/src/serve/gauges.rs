@@ -1,6 +1,7 @@
 //! Feeds the metrics of the server from its own counters.
 
 use std::sync::{Arc, Weak};
+use std::time::SystemTime;
 
 use vmcp_aggregate::status::SearchCounts;
 use vmcp_breaker::CircuitState;
@@ -40,6 +41,7 @@ pub(super) fn register(shared: &Arc<ServerState>, egress: &Egress) {
     });
     issuer(shared, telemetry);
     peers(shared, telemetry);
+    status_reports(shared, telemetry);
     let open = egress.clone();
     telemetry.observe(&metrics::POOL_CONNECTIONS, move || count(open.gauges().open));
     let watched = Arc::downgrade(shared);
@@ -92,6 +94,29 @@ fn peers(shared: &Arc<ServerState>, telemetry: &Telemetry) {
         for forwards in shared.state.gateway.forward_counts() {
             record([forwards.kind, forwards.outcome], forwards.requests);
         }
+    });
+}
+
+/// Registers the progress of the reports in Kubernetes, if the server is a replica of a VirtualMCPServer.
+fn status_reports(shared: &Arc<ServerState>, telemetry: &Telemetry) {
+    if shared.state.cluster.is_none() {
+        return;
+    }
+    let progress = |shared: &Weak<ServerState>| shared.upgrade()?.state.report_progress();
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_optional(&metrics::REPORT_LEADER, move || {
+        progress(&watched).map(|progress| progress.is_leader.into())
+    });
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_optional(&metrics::REPORT_LAST_SUCCESS, move || {
+        let since = progress(&watched)?.last_success?.duration_since(SystemTime::UNIX_EPOCH);
+        since.ok().map(|since| since.as_secs())
+    });
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_each(&metrics::REPORTS, metrics::REPORT_OUTCOME, move |record| {
+        let Some(progress) = progress(&watched) else { return };
+        record("written", progress.written);
+        record("failed", progress.failed);
     });
 }
 
