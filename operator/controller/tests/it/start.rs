@@ -4,7 +4,10 @@ mod cluster;
 mod discovered;
 mod files;
 mod pod;
+mod replicas;
+mod reports;
 mod session;
+mod together;
 
 pub(crate) use self::pod::program;
 use self::pod::{Pod, initialize};

@@ -23,7 +23,7 @@ pub(super) const TABLE: &str = include_str!("leaves.txt");
 pub(super) const CONFIGURATION: &str = "../../services/config/tests/it/leaves.txt";
 
 /// Number of leaves that the operator does not read yet. Each commit may lower it.
-const OPEN: usize = 11;
+const OPEN: usize = 0;
 
 /// Beginnings of rows about leaves that the conversion does not read.
 const OTHERS: [&str; 3] = ["read by ", "written by ", "replaced by "];

@@ -6,10 +6,11 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
-use vmcp_kube_fixture::ApiServer;
+use vmcp_api::names::status_lease_name;
+use vmcp_kube_fixture::{ApiServer, RequestRecord};
 use vmcp_operator::manifests::RenderedServer;
 
-use super::pod::{Pod, render, scratch};
+use super::pod::{Planned, Pod, render, scratch};
 
 /// User that the pods are, with the roles that the operator plans for them.
 pub(super) const USER: &str = "system:serviceaccount:team:a-vmcp";
@@ -23,8 +24,20 @@ pub(super) struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// Creates a cluster with the objects of some manifests.
+    /// Creates a cluster with the objects of some manifests, and with those that the pods need of the plan.
     pub(super) async fn new(name: &str, manifests: &str) -> Self {
+        let cluster = Self::bare(name, manifests).await;
+        for object in cluster.rendered().plan.into_objects() {
+            let kind = object["kind"].as_str().unwrap();
+            if ["Lease", "Role", "RoleBinding", "ServiceAccount"].contains(&kind) {
+                cluster.put(&object);
+            }
+        }
+        cluster
+    }
+
+    /// Creates a cluster with the objects of some manifests alone.
+    pub(super) async fn bare(name: &str, manifests: &str) -> Self {
         let server = ApiServer::new();
         for definition in vmcp_api::definitions() {
             server.put(&serde_json::to_value(definition).unwrap()).unwrap();
@@ -39,14 +52,7 @@ impl Kubernetes {
         let address = server.as_user(USER).serve().await.unwrap();
         std::fs::write(&kubeconfig, vmcp_kube_fixture::kubeconfig(address)).unwrap();
         let (name, manifests) = (name.to_owned(), manifests.to_owned());
-        let cluster = Self { server, kubeconfig, name, manifests };
-        for object in cluster.rendered().plan.into_objects() {
-            let kind = object["kind"].as_str().unwrap();
-            if ["Lease", "Role", "RoleBinding", "ServiceAccount"].contains(&kind) {
-                cluster.put(&object);
-            }
-        }
-        cluster
+        Self { server, kubeconfig, name, manifests }
     }
 
     fn rendered(&self) -> RenderedServer {
@@ -55,8 +61,63 @@ impl Kubernetes {
 
     /// Starts a pod.
     pub(super) fn pod(&self) -> Pod {
+        self.start(self.rendered().into())
+    }
+
+    /// Starts a pod as it is planned.
+    pub(super) fn start(&self, planned: Planned) -> Pod {
         let variables = [("KUBECONFIG", self.kubeconfig.to_str().unwrap())];
-        Pod::start_with(&self.name, self.rendered(), &variables)
+        Pod::start_with(&self.name, planned, &variables)
+    }
+
+    /// Starts one of several pods.
+    pub(super) fn replica(&self, index: usize) -> Pod {
+        let name = replica(index);
+        let variables =
+            [("KUBECONFIG", self.kubeconfig.to_str().unwrap()), ("POD_NAME", name.as_str())];
+        Pod::start_with(&format!("{}-{index}", self.name), self.rendered().into(), &variables)
+    }
+
+    /// Returns the status of the server.
+    pub(super) fn status(&self) -> Value {
+        let server = self.server.get("vmcp.dev", "virtualmcpservers", "team", "a").unwrap();
+        server["status"].clone()
+    }
+
+    /// Returns what the status says about a backend; null if it does not.
+    pub(super) fn backend(&self, name: &str) -> Value {
+        let status = self.status();
+        let mut backends = status["discoveredBackends"].as_array().into_iter().flatten();
+        backends.find(|one| one["name"] == name).cloned().unwrap_or_default()
+    }
+
+    /// Returns a condition of the server; null without it.
+    pub(super) fn condition(&self, type_: &str) -> Value {
+        let status = self.status();
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        conditions.find(|one| one["type"] == type_).cloned().unwrap_or_default()
+    }
+
+    /// Returns the name of the pod that reports, or an empty text.
+    pub(super) fn holder(&self) -> String {
+        let name = status_lease_name("a");
+        let lease = self.server.get("coordination.k8s.io", "leases", "team", &name).unwrap();
+        lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Returns the number of writes of the status.
+    pub(super) fn status_writes(&self) -> usize {
+        let requests = self.server.requests();
+        let is_report = |one: &&RequestRecord| one.subresource == "status" && one.verb == "patch";
+        requests.iter().filter(is_report).count()
+    }
+
+    /// Checks that the pods needed each permission of their role, and no other one.
+    pub(super) fn check_least_role(&self) {
+        self.check_allowed();
+        let (used, all) = (self.server.used_permissions(USER), self.server.permissions(USER));
+        let unused: Vec<_> = all.difference(&used).collect();
+        assert!(!used.is_empty() && unused.is_empty(), "{unused:?}");
     }
 
     pub(super) fn put(&self, object: &Value) {
@@ -120,6 +181,11 @@ impl Kubernetes {
         let forbidden: Vec<_> = requests.iter().filter(|it| it.status == 403).collect();
         assert!(forbidden.is_empty(), "{forbidden:?}");
     }
+}
+
+/// Returns the name of one of several pods.
+pub(super) fn replica(index: usize) -> String {
+    format!("a-vmcp-{index}")
 }
 
 fn object(kind: &str, name: &str, spec: &Value) -> Value {

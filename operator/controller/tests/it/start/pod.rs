@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
-use vmcp_api::conversion::{SECRETS_PATH, SecretSource};
+use vmcp_api::conversion::{SECRETS_PATH, SecretEntry, SecretSource};
 use vmcp_operator::Settings;
 use vmcp_operator::manifests::{Manifests, RenderedServer};
 use vmcp_operator::plan::{CONFIG_FILE, CONFIG_PATH, SEAL_KEY, SEAL_PATH};
@@ -54,16 +54,32 @@ pub(super) fn initialize() -> Value {
     })
 }
 
+/// Container of a pod, and contents of the files that are mounted.
+pub(super) struct Planned {
+    pub(super) configuration: String,
+    pub(super) secrets: Vec<SecretEntry>,
+    pub(super) container: Container,
+}
+
+impl From<RenderedServer> for Planned {
+    fn from(rendered: RenderedServer) -> Self {
+        let data = rendered.plan.config_map.data.as_ref().unwrap();
+        let configuration = data[CONFIG_FILE].clone();
+        let secrets = rendered.conversion.secrets.clone();
+        Self { configuration, secrets, container: container(rendered) }
+    }
+}
+
 impl Pod {
     /// Plans the only server of some manifests, writes its files as they would be mounted, and starts it.
     pub(super) fn start(name: &str, manifests: &str) -> Self {
-        Self::start_with(name, render(manifests), &[])
+        Self::start_with(name, render(manifests).into(), &[])
     }
 
     /// Starts a planned server with variables besides those of the plan.
     pub(super) fn start_with(
         name: &str,
-        rendered: RenderedServer,
+        Planned { configuration, secrets: entries, container }: Planned,
         variables: &[(&str, &str)],
     ) -> Self {
         let folder = scratch(name).join("pod");
@@ -73,15 +89,13 @@ impl Pod {
         for path in [CONFIG_PATH, SECRETS_PATH, SEAL_PATH] {
             fs::create_dir_all(mount(path)).unwrap();
         }
-        let configuration = rendered.plan.config_map.data.as_ref().unwrap()[CONFIG_FILE].clone();
         fs::write(mount(CONFIG_PATH).join(CONFIG_FILE), local(&configuration)).unwrap();
         fs::write(mount(SEAL_PATH).join(SEAL_KEY), "0123456789abcdef".repeat(4)).unwrap();
-        for entry in &rendered.conversion.secrets {
+        for entry in &entries {
             let content = entry.source.content(value(&entry.source).as_bytes());
             fs::write(mount(SECRETS_PATH).join(&entry.file), content).unwrap();
         }
         let secrets = mount(SECRETS_PATH);
-        let container = container(rendered);
         let (port, peers, admin) = (free_port(), free_port(), free_port());
         let arguments = container.args.clone().unwrap();
         let local_arguments: Vec<_> = arguments
@@ -147,10 +161,17 @@ impl Pod {
 
     /// Returns the body of `/status`.
     pub(super) async fn status(&self) -> Value {
-        let request = "GET /status HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
-        let response = send(self.admin, request).await.unwrap();
-        let body = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{response}")).1;
-        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}"))
+        let body = self.admin("/status").await;
+        serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}"))
+    }
+
+    /// Returns the body of an administration endpoint.
+    pub(super) async fn admin(&self, path: &str) -> String {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n");
+        let response = send(self.admin, &request).await.unwrap();
+        let (_, body) = response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{response}"));
+        body.to_owned()
     }
 
     pub(super) async fn post(&self, path: &str, body: &Value) -> String {
@@ -176,12 +197,22 @@ impl Pod {
         assert!(end.success(), "{end}\n{}", self.log());
     }
 
+    /// Kills the server.
+    pub(super) async fn kill(&self) {
+        self.child.lock().await.kill().await.unwrap();
+    }
+
     pub(super) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
     /// Waits until something is so, while the server runs.
     pub(super) async fn until(&self, is_so: impl AsyncFn() -> bool) {
+        self.until_or(is_so, String::new).await;
+    }
+
+    /// Waits until something is so, and shows something else otherwise.
+    pub(super) async fn until_or(&self, is_so: impl AsyncFn() -> bool, shown: impl Fn() -> String) {
         let wait = async {
             while !is_so().await {
                 let ended = self.child.lock().await.try_wait().unwrap();
@@ -190,7 +221,7 @@ impl Pod {
             }
         };
         let result = tokio::time::timeout(START, wait).await;
-        assert!(result.is_ok(), "it does not become so\n{}", self.log());
+        assert!(result.is_ok(), "it does not become so\n{}\n{}", shown(), self.log());
     }
 }
 

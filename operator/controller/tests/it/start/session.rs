@@ -74,6 +74,13 @@ impl Session {
         assert!(answer["result"]["content"].is_array(), "{answer}");
     }
 
+    /// Calls a tool, whatever comes of it, for a second at most.
+    pub(super) async fn try_call(&self, tool: &str) {
+        let params = json!({"name": tool, "arguments": {}});
+        let message = json!({"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": params});
+        _ = timeout(Duration::from_secs(1), exchange(self.port, Some(&self.id), &message)).await;
+    }
+
     async fn send(&self, message: &Value) -> String {
         post(self.port, Some(&self.id), message).await
     }
@@ -100,6 +107,12 @@ impl Session {
 }
 
 async fn post(port: u16, session: Option<&str>, message: &Value) -> String {
+    let response = exchange(port, session, message).await;
+    assert!(response.starts_with("HTTP/1.1 20"), "{response}");
+    response
+}
+
+async fn exchange(port: u16, session: Option<&str>, message: &Value) -> String {
     let body = message.to_string();
     let session = session.map(|id| format!("mcp-session-id: {id}\r\n")).unwrap_or_default();
     let request = format!(
@@ -111,9 +124,7 @@ async fn post(port: u16, session: Option<&str>, message: &Value) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut response = Vec::new();
     stream.read_to_end(&mut response).await.unwrap();
-    let response = String::from_utf8(response).unwrap();
-    assert!(response.starts_with("HTTP/1.1 20"), "{response}");
-    response
+    String::from_utf8(response).unwrap()
 }
 
 fn header<'r>(response: &'r str, name: &str) -> &'r str {
