@@ -5,6 +5,7 @@
 //! Secret.
 
 mod aggregation;
+mod alone;
 mod auth_server;
 mod authz;
 mod backends;

@@ -9,7 +9,7 @@ use vmcp_config::{
 
 use super::{
     ConditionUpdate, LeftOut, Member, WarningReason,
-    converter::Converter,
+    converter::{Converter, describe, join},
     members::{self, Obstacle, Overrides},
     strategy::{Providers, StrategyError, StrategyErrorKind},
 };
@@ -18,7 +18,7 @@ use crate::{
     condition::ConditionReason,
     virtual_mcp_server::{
         BackendAuth, BackendAuthConfig, BackendAuthType, DefaultAuthConfig, DiscoveredAuthConfig,
-        OutgoingAuthSource,
+        OutgoingAuthSource, ServerValid,
     },
 };
 
@@ -67,6 +67,7 @@ impl Converter<'_> {
         let Some(outgoing) = self.inputs.server.spec.outgoing_auth.as_ref() else {
             let Some(inline) = inline else { return Credentials::discovered() };
             let credentials = Credentials::from_inline(inline, providers);
+            self.check_strategies(&credentials);
             for (path, strategy) in credentials.fixed() {
                 if has_literal_secret(strategy) {
                     let message = format!(
@@ -114,6 +115,18 @@ impl Converter<'_> {
             })
             .collect();
         Credentials { source, default, backends }
+    }
+
+    /// Records what the server refuses in the strategies of `spec.config`. Those of MCPExternalAuthConfigs are checked when they are
+    /// converted.
+    fn check_strategies(&mut self, credentials: &Credentials) {
+        let Some(checks) = self.inputs.checks.clone() else { return };
+        for (path, strategy) in credentials.fixed() {
+            for error in checks.strategy(strategy) {
+                let path = join(&format!("spec.config.outgoingAuth.{path}"), &error.path);
+                self.reject(path, ServerValid::Invalid, describe(&error));
+            }
+        }
     }
 
     fn choice(&mut self, auth: &BackendAuth, providers: &Providers) -> Choice {

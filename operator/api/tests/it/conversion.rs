@@ -1,5 +1,6 @@
 //! Conversion of resources to configuration: manifests of each feature, and what they are converted to.
 
+mod alone;
 mod credentials;
 mod errors;
 mod fields_document;

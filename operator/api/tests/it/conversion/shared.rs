@@ -13,7 +13,7 @@ use super::full;
 
 /// Checks that accept all that the parser does.
 #[derive(Debug)]
-struct Lenient;
+pub(super) struct Lenient;
 
 impl Checks for Lenient {
     fn policies(&self, _: &str, _: &Cedar) -> Vec<ConfigError> {
