@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,7 @@ var kinds = []runtime.Object{
 	&corev1.Namespace{}, &corev1.PersistentVolumeClaim{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &rbacv1.Role{},
 	&rbacv1.RoleBinding{}, &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}, &coordinationv1.Lease{},
 	&discoveryv1.EndpointSlice{}, &eventsv1.Event{}, &policyv1.PodDisruptionBudget{}, &networkingv1.NetworkPolicy{},
-	&networkingv1.Ingress{},
+	&networkingv1.Ingress{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
 }
 
 type table struct {
