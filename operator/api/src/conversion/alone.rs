@@ -1,4 +1,4 @@
-//! A server judged by itself, whatever the cluster holds.
+//! A server judged by itself, for any cluster.
 //!
 //! All that it refers to is assumed: the smallest resources that no server has a mistake with. The code that converts a server
 //! in a cluster judges the rest.
@@ -44,7 +44,7 @@ impl VirtualMCPServer {
     ) -> Result<Conversion, Vec<ConversionError>> {
         let mut server = Self { status: None, ..self.clone() };
         server.metadata.name.get_or_insert_with(|| UNNAMED.to_owned());
-        let mut inputs = assumed(server);
+        let mut inputs = assumed(&Arc::new(server));
         inputs.defaults = ClusterDefaults { redis: None, ..defaults.clone() };
         inputs.checks = Some(Arc::clone(checks));
         inputs.available = references(&inputs).into_iter().map(|entry| entry.source).collect();
@@ -53,9 +53,9 @@ impl VirtualMCPServer {
 }
 
 /// Returns the inputs of a server whose references exist.
-fn assumed(server: VirtualMCPServer) -> Inputs {
+fn assumed(server: &Arc<VirtualMCPServer>) -> Inputs {
     let spec = &server.spec;
-    let mut inputs = Inputs::new(server.clone());
+    let mut inputs = Inputs::new(Arc::clone(server));
     let Ok(config) = spec.config.clone().unwrap_or_default().parse() else {
         // The conversion has the same errors, and ends before it reads a reference.
         return inputs;
