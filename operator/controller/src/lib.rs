@@ -18,15 +18,18 @@ pub mod plan;
 mod queue;
 mod references;
 mod server_checks;
+mod server_review;
 mod settings;
 mod sources;
 mod status;
 mod store;
 mod stores;
 mod watch;
+mod webhook;
 mod worker;
 
 pub use operator::{LeaseName, Operator};
 pub use server_checks::ServerChecks;
 pub use settings::Settings;
 pub use vmcp_lease::{Environment, LostLeadership};
+pub use webhook::{Connection, Connections, ServiceName};

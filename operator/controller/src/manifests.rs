@@ -153,7 +153,7 @@ impl Manifests {
             | Kind::HTTPRoute
             | Kind::ServiceMonitor => return,
         };
-        for ResourceError { path, message } in put(&self.stores, &key.key, object) {
+        for ResourceError { path, message } in put(&self.stores, &self.settings, &key.key, object) {
             self.find(key, path, message);
         }
     }
@@ -186,13 +186,13 @@ impl Manifests {
 }
 
 /// Stores an object, and returns the mistakes that it has by itself.
-fn put<W>(stores: &Stores, key: &Key, object: Value) -> Vec<ResourceError>
+fn put<W>(stores: &Stores, settings: &Settings, key: &Key, object: Value) -> Vec<ResourceError>
 where
     W: WatchedWhole<Kept = W> + OwnErrors,
 {
     match serde_path_to_error::deserialize::<_, W>(object) {
         Ok(object) => {
-            let errors = object.own_errors();
+            let errors = object.own_errors(settings);
             let value = Arc::new(object.keep());
             W::store(stores).put(key.clone(), Versioned { version: 1, value });
             errors

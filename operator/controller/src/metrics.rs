@@ -25,6 +25,8 @@ pub(crate) struct Metrics {
     queued: IntGauge,
     objects: IntGaugeVec,
     leading: IntGauge,
+    reviews: IntCounterVec,
+    certificate: IntGauge,
 }
 
 // === impl Metrics ===
@@ -65,11 +67,31 @@ impl Metrics {
         let queued =
             IntGauge::new("vmcp_operator_queued_objects", "Objects that wait for a reconcile.")?;
         let leading = IntGauge::new("vmcp_operator_leader", "1 if this replica leads.")?;
+        let reviews = counters(
+            "vmcp_operator_webhook_reviews_total",
+            "Reviews of the webhook by kind and outcome.",
+            &["kind", "outcome"],
+        )?;
+        let certificate = IntGauge::new(
+            "vmcp_operator_webhook_certificate_seconds",
+            "Time until the end of the webhook's certificate; 0 without one.",
+        )?;
+        registry.register(Box::new(certificate.clone()))?;
         registry.register(Box::new(durations.clone()))?;
         registry.register(Box::new(objects.clone()))?;
         registry.register(Box::new(queued.clone()))?;
         registry.register(Box::new(leading.clone()))?;
-        Ok(Self { registry, reconciles, durations, requests, queued, objects, leading })
+        Ok(Self {
+            registry,
+            reconciles,
+            durations,
+            requests,
+            queued,
+            objects,
+            leading,
+            reviews,
+            certificate,
+        })
     }
 
     pub(crate) fn count_reconcile(&self, kind: Kind, is_ok: bool, time: Duration) {
@@ -100,6 +122,16 @@ impl Metrics {
 
     pub(crate) fn set_leading(&self, is_leading: bool) {
         self.leading.set(is_leading.into());
+    }
+
+    /// Counts a request to the webhook; the kind is empty if it is not a review.
+    pub(crate) fn count_review(&self, kind: &str, outcome: &str) {
+        self.reviews.with_label_values(&[kind, outcome]).inc();
+    }
+
+    /// Sets the time until the end of the webhook's certificate.
+    pub(crate) fn set_certificate_left(&self, seconds: i64) {
+        self.certificate.set(seconds);
     }
 
     /// Returns all metrics as text.

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use kube::Client;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::controllers::Context;
 use crate::health::Endpoints;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::stores::Stores;
+use crate::webhook::{Connections, ServiceName, Webhook, WebhookContext};
 use crate::worker::work;
 use vmcp_lease::{Candidate, Environment, LostLeadership};
 
@@ -27,6 +29,7 @@ pub struct Operator {
     identity: String,
     lease: Option<LeaseName>,
     listener: Option<TcpListener>,
+    webhook: Option<Webhook>,
     metrics: Arc<Metrics>,
 }
 
@@ -37,6 +40,12 @@ pub struct LeaseName {
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
+}
+
+/// Leadership of this replica, as metrics and tasks see it.
+struct Leadership {
+    metrics: Arc<Metrics>,
+    leading: watch::Sender<bool>,
 }
 
 // === impl Operator ===
@@ -52,6 +61,7 @@ impl Operator {
             identity: "vmcp-operator".to_owned(),
             lease: None,
             listener: None,
+            webhook: None,
             metrics: Arc::new(Metrics::new()),
         }
     }
@@ -84,6 +94,21 @@ impl Operator {
         self
     }
 
+    /// Serves the validating webhook on connections to the Service of this name, whether this replica leads or not. The one that
+    /// leads makes the certificate and configures the API server.
+    #[must_use]
+    pub fn webhook(mut self, service: ServiceName, connections: impl Into<Connections>) -> Self {
+        self.webhook = Some(Webhook::Served(service, connections.into()));
+        self
+    }
+
+    /// Deletes the configuration of a webhook that the operator served before.
+    #[must_use]
+    pub fn without_webhook(mut self, service: ServiceName) -> Self {
+        self.webhook = Some(Webhook::Retired(service));
+        self
+    }
+
     /// Runs the operator until `stop` ends. Reconciles that have begun end first.
     ///
     /// # Errors
@@ -94,7 +119,8 @@ impl Operator {
         client: Client,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<(), LostLeadership> {
-        let Self { settings, environment, namespaces, identity, lease, listener, metrics } = self;
+        let Self { settings, environment, namespaces, identity, lease, listener, webhook, metrics } =
+            self;
         let client = metrics.count_requests_of(client);
         let stores = Arc::new(Stores::default());
         // Dropped at the end, which ends them.
@@ -103,32 +129,62 @@ impl Operator {
             let (stores, metrics) = (Arc::clone(&stores), Arc::clone(&metrics));
             tasks.spawn(Endpoints { stores, metrics }.serve(listener));
         }
+        let leading = watch::Sender::new(false);
+        if let Some(webhook) = webhook {
+            let context = WebhookContext {
+                client: client.clone(),
+                namespaces,
+                environment: environment.clone(),
+                settings: settings.clone(),
+                metrics: Arc::clone(&metrics),
+                leading: leading.subscribe(),
+            };
+            webhook.spawn(context, &mut tasks);
+        }
         let candidate = lease.map(|LeaseName { namespace, name }| {
             let (client, environment) = (client.clone(), environment.clone());
             Candidate::new(client, &namespace, &name, identity.clone(), environment)
         });
         let context = Context::new(client, Arc::clone(&stores), environment, settings, identity);
-        let context = Arc::new(context);
-        let mut stop = std::pin::pin!(stop);
+        let leadership = Leadership { metrics, leading };
+        leadership.reconcile(Arc::new(context), candidate, std::pin::pin!(stop)).await
+    }
+}
+
+// === impl Leadership ===
+
+impl Leadership {
+    /// Reconciles while this replica leads, until `stop` ends.
+    async fn reconcile(
+        self,
+        context: Arc<Context>,
+        candidate: Option<Candidate>,
+        mut stop: Pin<&mut (impl Future<Output = ()> + Send)>,
+    ) -> Result<(), LostLeadership> {
         let Some(mut candidate) = candidate else {
-            metrics.set_leading(true);
-            reconcile(context, metrics, stop).await;
+            self.set(true);
+            reconcile(context, Arc::clone(&self.metrics), stop).await;
             return Ok(());
         };
         tokio::select! {
             () = &mut stop => return Ok(()),
             () = candidate.acquire() => {}
         }
-        metrics.set_leading(true);
+        self.set(true);
         let result = tokio::select! {
             lost = candidate.renew() => Err(lost),
-            () = reconcile(context, Arc::clone(&metrics), stop) => Ok(()),
+            () = reconcile(context, Arc::clone(&self.metrics), stop) => Ok(()),
         };
-        metrics.set_leading(false);
+        self.set(false);
         if result.is_ok() {
             candidate.release().await;
         }
         result
+    }
+
+    fn set(&self, is_leading: bool) {
+        self.metrics.set_leading(is_leading);
+        self.leading.send_replace(is_leading);
     }
 }
 

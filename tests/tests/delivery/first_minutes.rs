@@ -86,7 +86,12 @@ impl User {
     /// Starts the operator with the environment of its Deployment.
     fn start_operator(&self) -> Process {
         let mut command = self.command("vmcp-operator");
-        command.args(["run", "--leader-elect", "--listen=127.0.0.1:0"]);
+        command.args([
+            "run",
+            "--leader-elect",
+            "--listen=127.0.0.1:0",
+            "--webhook-listen=127.0.0.1:0",
+        ]);
         command.env("POD_NAMESPACE", "vmcp-system").env("POD_NAME", "first");
         let deployment = self.server.get("apps", "deployments", "vmcp-system", "vmcp-operator");
         let container = &deployment.unwrap()["spec"]["template"]["spec"]["containers"][0];

@@ -192,7 +192,7 @@ async fn image_of_operator_reaches_cluster() {
     fs::write(mounted.join("config"), kubeconfig(server.serve().await.unwrap())).unwrap();
     let port = free_port().await.unwrap();
     let option = format!("--listen=127.0.0.1:{port}");
-    let arguments = ["run", "--image=example.com/vmcp:1", &option];
+    let arguments = ["run", "--image=example.com/vmcp:1", "--no-webhook", &option];
     let program = operator_program().await.unwrap();
     let mut process = start("operator-image", &program, &mounted, &arguments).await;
     until_listening(port, &mut process, START).await.unwrap();

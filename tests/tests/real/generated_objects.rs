@@ -10,7 +10,7 @@ const RELEASES: [&str; 2] = ["1.33", "1.37"];
 
 fn snapshots() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../operator/controller/tests/it");
-    let folders = ["plan/snapshots", "plan/embedding", "command/rendered"];
+    let folders = ["plan/snapshots", "plan/embedding", "command/rendered", "webhook/objects"];
     let files = folders.map(|name| fs::read_dir(folder.join(name)).unwrap());
     files.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
 }

@@ -11,6 +11,9 @@ use vmcp_operator::{Environment, Operator};
 
 pub(crate) use self::arguments::RunArgs;
 
+/// Error of an operator outside of a pod that is to serve the webhook.
+const NO_NAMESPACE: &str = "failed to serve the webhook: the API server reaches it by a Service in the namespace of the operator, which is not known; set POD_NAMESPACE, or add --no-webhook";
+
 impl RunArgs {
     /// Runs the operator until a signal ends it.
     pub(crate) fn run(self) -> ExitCode {
@@ -54,6 +57,17 @@ async fn operate(arguments: RunArgs) -> Result<(), Box<dyn std::error::Error>> {
         .namespaces(arguments.namespaces())
         .identity(arguments.identity())
         .endpoints(listener);
+    operator = match arguments.webhook_service() {
+        Some(service) if arguments.no_webhook => operator.without_webhook(service),
+        Some(service) => {
+            let listener = TcpListener::bind(arguments.webhook_listen).await?;
+            tracing::info!(webhook = %listener.local_addr()?, "webhook listens");
+            operator.webhook(service, listener)
+        }
+        // Outside of a cluster, the operator has no configuration to delete.
+        None if arguments.no_webhook => operator,
+        None => return Err(NO_NAMESPACE.into()),
+    };
     if let Some(lease) = arguments.lease() {
         operator = operator.leader_election(lease);
     }

@@ -7,18 +7,26 @@ use vmcp_api::{
     VirtualMCPServer,
 };
 
+use crate::Settings;
 use crate::controllers::composite_tool_definition::check_definition;
 use crate::controllers::shared_config::errors_of;
+use crate::server_review::review_server;
 
 /// Resource that can be judged by itself.
 pub(super) trait OwnErrors {
     /// Returns the mistakes that the controller of the kind reports.
-    fn own_errors(&self) -> Vec<ResourceError>;
+    fn own_errors(&self, settings: &Settings) -> Vec<ResourceError>;
 }
 
 impl OwnErrors for VirtualMCPCompositeToolDefinition {
-    fn own_errors(&self) -> Vec<ResourceError> {
+    fn own_errors(&self, _settings: &Settings) -> Vec<ResourceError> {
         check_definition(self).err().map(|(_, errors)| errors).unwrap_or_default()
+    }
+}
+
+impl OwnErrors for VirtualMCPServer {
+    fn own_errors(&self, settings: &Settings) -> Vec<ResourceError> {
+        review_server(self, settings).errors
     }
 }
 
@@ -26,7 +34,7 @@ macro_rules! shared {
     ($($kind:ty),+ $(,)?) => {
         $(
             impl OwnErrors for $kind {
-                fn own_errors(&self) -> Vec<ResourceError> {
+                fn own_errors(&self, _settings: &Settings) -> Vec<ResourceError> {
                     errors_of(self)
                 }
             }
@@ -41,7 +49,7 @@ macro_rules! judged_with_others {
     ($($kind:ty),+ $(,)?) => {
         $(
             impl OwnErrors for $kind {
-                fn own_errors(&self) -> Vec<ResourceError> {
+                fn own_errors(&self, _settings: &Settings) -> Vec<ResourceError> {
                     Vec::new()
                 }
             }
@@ -49,11 +57,4 @@ macro_rules! judged_with_others {
     };
 }
 
-judged_with_others!(
-    EmbeddingServer,
-    MCPGroup,
-    MCPRemoteProxy,
-    MCPServer,
-    MCPServerEntry,
-    VirtualMCPServer,
-);
+judged_with_others!(EmbeddingServer, MCPGroup, MCPRemoteProxy, MCPServer, MCPServerEntry,);

@@ -30,4 +30,5 @@ mod shared_configs;
 mod start;
 mod status_fields;
 mod support;
+mod webhook;
 mod workloads;

@@ -1,8 +1,10 @@
 //! The binary against an API server over TCP.
 
+use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
+use kube::api::PostParams;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -14,6 +16,8 @@ use super::support::{Cluster, server};
 pub(crate) struct Program {
     child: Child,
     endpoints: String,
+    /// Address of the webhook.
+    webhook: SocketAddr,
 }
 
 /// Starts the binary, and waits until its endpoints listen.
@@ -26,6 +30,7 @@ pub(crate) async fn start(cluster: &Cluster, name: &str) -> Program {
     let binary = binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_vmcp-operator").into());
     let mut child = Command::new(binary)
         .args(["run", "--image=example.com/vmcp:1", "--listen=127.0.0.1:0", "--leader-elect"])
+        .args(["--webhook-listen=127.0.0.1:0", "--webhook-service=vmcp-operator-webhook"])
         .env("KUBECONFIG", &config)
         .env("POD_NAMESPACE", "default")
         .env("POD_NAME", "operator-0")
@@ -34,16 +39,18 @@ pub(crate) async fn start(cluster: &Cluster, name: &str) -> Program {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let endpoints = loop {
+    let mut address = async |field: &str| loop {
         let line = lines.next_line().await.unwrap().expect("the operator logs its address");
         let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
-        if let Some(address) = entry["fields"]["address"].as_str() {
+        if let Some(address) = entry["fields"][field].as_str() {
             break address.to_owned();
         }
     };
+    let endpoints = address("address").await;
+    let webhook = address("webhook").await.parse().unwrap();
     // The pipe has to be read, or the operator would wait.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    Program { child, endpoints }
+    Program { child, endpoints, webhook }
 }
 
 impl Program {
@@ -99,6 +106,44 @@ async fn program_reconciles_and_stops_on_signal() {
     assert!(kill.success());
     assert!(program.child.wait().await.unwrap().success());
     assert_eq!(cluster.get("Lease", "vmcp-operator-leader")["spec"]["holderIdentity"], "");
+}
+
+#[tokio::test]
+async fn program_refuses_invalid_server_at_admission() {
+    let cluster = Cluster::new();
+    cluster.put_group();
+    let program = start(&cluster, "webhook-program").await;
+    cluster.server.route_service("default", "vmcp-operator-webhook", program.webhook);
+    let configured = async || cluster.find_configuration().is_some();
+    eventually(configured).await;
+    let servers = cluster.api("VirtualMCPServer");
+    let invalid = server("a", |spec| {
+        spec["incomingAuth"]["authzConfig"] =
+            serde_json::json!({"type": "inline", "inline": {"policies": ["permit("]}});
+    });
+    let invalid = serde_json::from_value(invalid).unwrap();
+    let error = servers.create(&PostParams::default(), &invalid).await.unwrap_err();
+    assert!(error.to_string().contains("policies[0]"), "{error}");
+    let metrics = program.get("/metrics").await;
+    let line =
+        "vmcp_operator_webhook_reviews_total{kind=\"VirtualMCPServer\",outcome=\"denied\"} 1";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[tokio::test]
+async fn program_outside_of_pod_needs_no_webhook() {
+    let config = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside-of-pod");
+    std::fs::write(&config, kubeconfig(([127, 0, 0, 1], 9).into())).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_vmcp-operator"))
+        .args(["run", "--image=example.com/vmcp:1", "--listen=127.0.0.1:0", "--openshift=false"])
+        .env("KUBECONFIG", &config)
+        .env_remove("POD_NAMESPACE")
+        .output()
+        .await
+        .unwrap();
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("set POD_NAMESPACE, or add --no-webhook"), "{text}");
 }
 
 #[tokio::test]

@@ -5,19 +5,25 @@ use std::time::Duration;
 
 use serde_json::json;
 use vmcp_kube_fixture::Permission;
+use vmcp_operator::ServiceName;
 
 use super::operator_roles::{NAMESPACE, Scope, USER, manifest};
 use super::optional_objects::{ask_for_all, define_kinds};
 use super::support::{Cluster, resource_of, server};
+use super::webhook::unconnected;
+
+fn service() -> ServiceName {
+    ServiceName { namespace: NAMESPACE.to_owned(), name: "vmcp-operator-webhook".to_owned() }
+}
 
 /// Starts an operator that has the roles of the manifest.
 async fn with_role(in_namespace: bool) -> Cluster {
     let scope = if in_namespace { Scope::Namespace } else { Scope::Cluster };
-    let mut cluster = Cluster::with_roles(scope);
+    let mut cluster = Cluster::with_roles(scope, NAMESPACE);
     cluster.start_operator(|operator| {
         let name = "vmcp-operator-leader".to_owned();
         let lease = vmcp_operator::LeaseName { namespace: NAMESPACE.to_owned(), name };
-        let operator = operator.leader_election(lease);
+        let operator = operator.leader_election(lease).webhook(service(), unconnected());
         if in_namespace { operator.namespaces(vec!["default".to_owned()]) } else { operator }
     });
     cluster.settle().await;
@@ -48,7 +54,7 @@ fn put_shared(cluster: &Cluster) {
 }
 
 /// Has the operator do all that it can do.
-async fn use_all(cluster: &mut Cluster) {
+async fn use_all(cluster: &mut Cluster, in_namespace: bool) {
     cluster.put_group();
     define_kinds(cluster);
     cluster.put(json!({
@@ -95,6 +101,15 @@ async fn use_all(cluster: &mut Cluster) {
     for (kind, _) in SHARED {
         assert!(cluster.find(kind, "shared").is_none(), "{kind}");
     }
+    // The certificate is rotated, and then the webhook goes.
+    cluster.skip_days(61);
+    cluster.settle().await;
+    cluster.stop().await;
+    cluster.start_operator(|operator| {
+        let operator = operator.without_webhook(service());
+        if in_namespace { operator.namespaces(vec!["default".to_owned()]) } else { operator }
+    });
+    cluster.settle().await;
     cluster.stop().await;
 }
 
@@ -106,7 +121,7 @@ fn lines(permissions: &BTreeSet<Permission>) -> Vec<String> {
 /// Checks that all permissions were needed. That none is missing is checked at the end of every cluster.
 async fn check(in_namespace: bool) {
     let mut cluster = with_role(in_namespace).await;
-    use_all(&mut cluster).await;
+    use_all(&mut cluster, in_namespace).await;
     let needed = cluster.server.used_permissions(USER);
     let all = cluster.server.permissions(USER);
     let unused: BTreeSet<_> = all.difference(&needed).cloned().collect();

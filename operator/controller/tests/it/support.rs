@@ -1,7 +1,7 @@
 //! Cluster with an operator.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -21,10 +21,17 @@ use super::operator_roles::{Scope, USER, bind};
 /// API server with the resources of vmcp, and an operator that runs against it.
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
-    epoch: Instant,
+    clock: Clock,
     operator: Option<RunningOperator>,
     /// API server as the operator reaches it: with its roles alone.
     operator_server: ApiServer,
+}
+
+/// Clock of a cluster: that of the test, and the days that were skipped.
+#[derive(Clone)]
+struct Clock {
+    epoch: Instant,
+    skipped: Arc<AtomicI64>,
 }
 
 /// Operator that runs.
@@ -49,16 +56,17 @@ static DEFINITIONS: LazyLock<ApiServer> = LazyLock::new(|| {
 impl Cluster {
     /// Creates a cluster without an operator.
     pub(crate) fn new() -> Self {
-        Self::with_roles(Scope::Cluster)
+        Self::with_roles(Scope::Cluster, "default")
     }
 
-    /// Creates a cluster in which the operator has its permissions in a scope.
-    pub(crate) fn with_roles(scope: Scope) -> Self {
-        let epoch = Instant::now();
-        let server = DEFINITIONS.fork(move || now(epoch));
-        bind(&server, scope);
+    /// Creates a cluster in which the operator of a namespace has its permissions in a scope.
+    pub(crate) fn with_roles(scope: Scope, operator_namespace: &str) -> Self {
+        let clock = Clock { epoch: Instant::now(), skipped: Arc::default() };
+        let of_server = clock.clone();
+        let server = DEFINITIONS.fork(move || of_server.now());
+        bind(&server, scope, operator_namespace);
         let operator_server = server.as_user(USER);
-        Self { server, epoch, operator: None, operator_server }
+        Self { server, clock, operator: None, operator_server }
     }
 
     /// Creates a cluster with an operator and a ready group `tools`.
@@ -85,11 +93,16 @@ impl Cluster {
         self.settle().await;
     }
 
+    /// Sets the clock of the cluster and of its operators forward, without the timers of that time.
+    pub(crate) fn skip_days(&self, days: i64) {
+        self.clock.skipped.fetch_add(days, Ordering::Relaxed);
+    }
+
     pub(crate) fn start_operator(&mut self, options: impl FnOnce(Operator) -> Operator) {
-        let epoch = self.epoch;
+        let clock = self.clock.clone();
         let counter = Arc::new(AtomicU8::new(1));
         let random = move |bytes: &mut [u8]| bytes.fill(counter.fetch_add(1, Ordering::Relaxed));
-        let environment = Environment::new(move || now(epoch), random);
+        let environment = Environment::new(move || clock.now(), random);
         let operator = options(Operator::new(Settings::new("example.com/vmcp:1"), environment));
         let client = Client::new(self.operator_server.clone(), "default");
         let (stop, stopped) = oneshot::channel::<()>();
@@ -184,7 +197,7 @@ impl Cluster {
         self.api(kind).delete(name, &DeleteParams::orphan()).await.unwrap();
     }
 
-    fn api(&self, kind: &str) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
         let (group, plural) = resource(kind);
         let version = if group == "vmcp.dev" { "v1beta1" } else { "v1" };
         let kind = GroupVersionKind::gvk(group, version, kind);
@@ -207,6 +220,12 @@ impl Cluster {
     pub(crate) fn find(&self, kind: &str, name: &str) -> Option<Value> {
         let (group, plural) = resource(kind);
         self.server.get(group, plural, "default", name)
+    }
+
+    /// Returns the configuration of the webhook of the Service `webhook`.
+    pub(crate) fn find_configuration(&self) -> Option<Value> {
+        let (group, plural) = resource("ValidatingWebhookConfiguration");
+        self.server.get(group, plural, "", "vmcp-operator-webhook.default")
     }
 
     pub(crate) fn status(&self, name: &str) -> Value {
@@ -273,8 +292,12 @@ fn start_of_time() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
 
-fn now(epoch: Instant) -> Timestamp {
-    start_of_time().checked_add(jiff::SignedDuration::try_from(epoch.elapsed()).unwrap()).unwrap()
+impl Clock {
+    fn now(&self) -> Timestamp {
+        let passed = jiff::SignedDuration::try_from(self.epoch.elapsed()).unwrap();
+        let skipped = jiff::SignedDuration::from_hours(24 * self.skipped.load(Ordering::Relaxed));
+        start_of_time().checked_add(passed + skipped).unwrap()
+    }
 }
 
 /// Returns a server of the group `tools` without authentication, with a change of its spec.
@@ -305,6 +328,9 @@ fn resource(kind: &str) -> (&'static str, &'static str) {
         "HTTPRoute" => ("gateway.networking.k8s.io", "httproutes"),
         "ServiceMonitor" => ("monitoring.coreos.com", "servicemonitors"),
         "Namespace" => ("", "namespaces"),
+        "ValidatingWebhookConfiguration" => {
+            ("admissionregistration.k8s.io", "validatingwebhookconfigurations")
+        }
         "VirtualMCPServer" => ("vmcp.dev", "virtualmcpservers"),
         "MCPGroup" => ("vmcp.dev", "mcpgroups"),
         "MCPServerEntry" => ("vmcp.dev", "mcpserverentries"),

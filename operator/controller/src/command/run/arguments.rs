@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 use tracing::level_filters::LevelFilter;
-use vmcp_operator::{LeaseName, Settings};
+use vmcp_operator::{LeaseName, ServiceName, Settings};
 
 use crate::command::settings::{SettingsArgs, non_empty};
 
@@ -24,6 +24,20 @@ pub(crate) struct RunArgs {
     /// Name of the Lease for which the replicas compete. Operators of different scopes in one namespace need different ones.
     #[arg(long, default_value = "vmcp-operator-leader", value_name = "NAME")]
     lease: String,
+    /// Address of the validating webhook, over TLS.
+    #[arg(
+        long,
+        env = "VMCP_OPERATOR_WEBHOOK_LISTEN",
+        default_value = "0.0.0.0:9443",
+        value_name = "ADDRESS"
+    )]
+    pub(crate) webhook_listen: SocketAddr,
+    /// Service by which the API server reaches the webhook, in the operator's namespace.
+    #[arg(long, default_value = "vmcp-operator-webhook", value_name = "NAME")]
+    webhook_service: String,
+    /// Serves no webhook, and deletes its configuration. Without it, POD_NAMESPACE is needed.
+    #[arg(long)]
+    pub(crate) no_webhook: bool,
     /// Namespace of the operator.
     #[arg(long, env = "POD_NAMESPACE", hide = true)]
     pod_namespace: Option<String>,
@@ -52,6 +66,12 @@ impl RunArgs {
     /// Returns the name of this replica.
     pub(crate) fn identity(&self) -> String {
         self.pod_name.clone().unwrap_or_else(|| format!("vmcp-operator-{}", std::process::id()))
+    }
+
+    /// Returns the Service of the webhook, if the namespace of the operator is known.
+    pub(crate) fn webhook_service(&self) -> Option<ServiceName> {
+        let namespace = self.pod_namespace.clone()?;
+        Some(ServiceName { namespace, name: self.webhook_service.clone() })
     }
 
     pub(crate) fn lease(&self) -> Option<LeaseName> {
@@ -92,6 +112,9 @@ mod tests {
         assert_eq!(redis.password.unwrap().key, "redis-password");
         let lease = arguments.lease().unwrap();
         assert_eq!((&*lease.namespace, &*lease.name), ("operators", "mine"));
+        let webhook = arguments.webhook_service().unwrap();
+        assert_eq!((&*webhook.namespace, &*webhook.name), ("operators", "vmcp-operator-webhook"));
+        assert_eq!(arguments.webhook_listen.to_string(), "0.0.0.0:9443");
     }
 
     #[test]
