@@ -5,7 +5,7 @@ use serde_json::Value;
 use vmcp_api::conversion::ResourceError;
 use vmcp_api::{MCPExternalAuthConfig, VirtualMCPServer};
 
-use super::review::Review;
+use super::review::{Outcome, Review};
 use crate::controllers::shared_config::errors_of;
 use crate::key::Kind;
 use crate::server_review::{ServerReview, review_server};
@@ -18,23 +18,6 @@ const UNNAMED: &str = "unnamed";
 #[derive(Debug)]
 pub(super) struct Judgement {
     settings: Settings,
-}
-
-/// Outcome of a review.
-#[derive(Debug, Eq, PartialEq)]
-pub(super) enum Outcome {
-    /// The object may be stored.
-    Allowed {
-        /// Settings without effect, and deprecated ones.
-        warnings: Vec<String>,
-    },
-    /// The object is refused.
-    Denied {
-        /// Mistakes, each with its path.
-        errors: Vec<String>,
-    },
-    /// The write changes nothing that is judged.
-    Unjudged,
 }
 
 // === impl Judgement ===

@@ -18,8 +18,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::configuration::PATH;
 use super::connections::{Connection, Connections};
-use super::judgement::{Judgement, Outcome};
-use super::review::{Review, ReviewError, allowed, response};
+use super::judgement::Judgement;
+use super::review::{Outcome, Review, ReviewError, allowed, response};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 

@@ -4,7 +4,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use vmcp_api::{GROUP, VERSION};
 
-use super::judgement::Outcome;
 use crate::key::Kind;
 
 const REVIEW_VERSION: &str = "admission.k8s.io/v1";
@@ -28,6 +27,23 @@ pub(super) struct Review {
     pub(super) operation: String,
     pub(super) object: Value,
     pub(super) old_object: Value,
+}
+
+/// Outcome of a review.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Outcome {
+    /// The object may be stored.
+    Allowed {
+        /// Settings without effect, and deprecated ones.
+        warnings: Vec<String>,
+    },
+    /// The object is refused.
+    Denied {
+        /// Mistakes, each with its path.
+        errors: Vec<String>,
+    },
+    /// The write changes nothing that is judged.
+    Unjudged,
 }
 
 /// Reason for which a request is not a review.
