@@ -31,8 +31,8 @@ const POLICIES: &str =
     r#"{"type": "cedarv1", "cedar": {"policies": ["permit(principal, action, resource);"]}}"#;
 
 impl VirtualMCPServer {
-    /// Converts a server as a cluster would in which all that it refers to exists and is valid. The domain of the cluster is
-    /// that of `defaults`; all else in them is no mistake of the server.
+    /// Converts a server as a cluster would in which all that it refers to exists and is valid. Of `defaults`, only the domain of
+    /// the cluster counts: a mistake in the others is one of the operator's settings.
     ///
     /// # Errors
     ///

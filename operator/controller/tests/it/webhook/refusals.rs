@@ -1,4 +1,4 @@
-//! What the webhook refuses, and what it lets through.
+//! Mistakes that the webhook refuses, and writes that it lets through.
 
 use serde_json::{Value, json};
 
