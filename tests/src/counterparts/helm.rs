@@ -13,6 +13,7 @@ use super::{TestError, folder, go};
 pub struct Helm {
     program: PathBuf,
     folder: PathBuf,
+    kinds: Vec<String>,
 }
 
 /// Name and namespace of a release.
@@ -31,7 +32,14 @@ impl Helm {
     /// Returns an error if the installation fails.
     pub async fn find() -> Result<Option<Self>, TestError> {
         let Some(program) = go::helm().await? else { return Ok(None) };
-        Ok(Some(Self { program, folder: folder("helm")? }))
+        Ok(Some(Self { program, folder: folder("helm")?, kinds: Vec::new() }))
+    }
+
+    /// Renders for a cluster with a further kind, such as `group/v1/Kind`.
+    #[must_use]
+    pub fn with_kind(mut self, kind: &str) -> Self {
+        self.kinds.push(kind.to_owned());
+        self
     }
 
     /// Lints a chart; warnings are errors.
@@ -57,6 +65,7 @@ impl Helm {
     ) -> Result<String, TestError> {
         let mut command = Command::new(&self.program);
         command.args(["template", release.name, "-n", release.namespace]).arg(chart);
+        command.args(self.kinds.iter().flat_map(|kind| ["--api-versions", kind]));
         command.arg("-f").arg(write(values)?);
         self.output(&mut command).await
     }

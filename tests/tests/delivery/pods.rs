@@ -266,6 +266,35 @@ async fn pods_suit_restricted_standard() {
 }
 
 #[tokio::test]
+async fn only_group_of_pod_reads_secrets() {
+    let Some(helm) = helm().await else { return };
+    let kind = "security.openshift.io/v1/SecurityContextConstraints";
+    let openshift = helm.clone().with_kind(kind);
+    let own = json!({"podSecurityContext": {"fsGroup": 7}});
+    let none = json!({"podSecurityContext": {"fsGroup": null}});
+    let cases = [
+        (&helm, json!({}), json!(65532), json!(0o440)),
+        (&helm, own.clone(), json!(7), json!(0o440)),
+        // Root owns the files, and the user of the image has to read them.
+        (&helm, none, json!(null), json!(null)),
+        // The cluster assigns the group.
+        (&openshift, json!({}), json!(null), json!(0o440)),
+        (&openshift, own, json!(7), json!(0o440)),
+    ];
+    for (helm, mut values, group, mode) in cases {
+        values["secrets"] = json!({"existingSecret": "a"});
+        values["adminToken"] = json!({"existingSecret": "b"});
+        let objects = render(helm, "vmcp", &values).await.unwrap();
+        let spec = pod_spec(main_deployment(&objects));
+        assert_eq!(spec["securityContext"]["fsGroup"], group, "{values}");
+        let volumes = spec["volumes"].as_array().unwrap().iter();
+        let secrets: Vec<_> = volumes.filter_map(|volume| volume.get("secret")).collect();
+        assert_eq!(secrets.len(), 3);
+        assert!(secrets.iter().all(|secret| secret["defaultMode"] == mode), "{secrets:?}");
+    }
+}
+
+#[tokio::test]
 async fn server_gets_no_token_of_api_server() {
     let Some(helm) = helm().await else { return };
     let objects = render(&helm, "vmcp", &json!({})).await.unwrap();

@@ -57,6 +57,24 @@ app.kubernetes.io/part-of: vmcp
 {{- join "," $names }}
 {{- end }}
 
+{{/* Security context of pods as YAML. OpenShift assigns the group of volumes, and refuses that of the image. */}}
+{{- define "vmcp.podSecurityContext" -}}
+{{- $context := default (dict) .Values.podSecurityContext }}
+{{- if .Capabilities.APIVersions.Has "security.openshift.io/v1/SecurityContextConstraints" }}
+{{- if eq (int $context.fsGroup) 65532 }}
+{{- $context = omit $context "fsGroup" }}
+{{- end }}
+{{- end }}
+{{- toYaml $context }}
+{{- end }}
+
+{{/* Permissions of files with secrets, for the user and the group of volumes alone; the default without such a group. */}}
+{{- define "vmcp.secretMode" -}}
+{{- if get (default (dict) .Values.podSecurityContext) "fsGroup" -}}
+defaultMode: 288 # 0440
+{{- end }}
+{{- end }}
+
 {{- define "vmcp.sealSecretName" -}}
 {{- default (printf "%s-seal" (include "vmcp.fullname" .)) .Values.sealKey.existingSecret }}
 {{- end }}
