@@ -7,13 +7,13 @@ use std::sync::{Arc, OnceLock};
 
 use kube::{Client, Config};
 use tokio::sync::watch;
+use vmcp_aggregate::status::BackendReport as ServedBackend;
 use vmcp_api::conversion::{LeftOut, LeftOutReason as MemberReason, MemberKind};
 use vmcp_discover::{Discovered, DiscoveryState, Target};
 use vmcp_status_reporter::{self as status_reporter, Environment, Progress, StatusReporter};
 
-use crate::parts::{DiscoveredBackends, LeftOutBackend, LeftOutReason};
+use crate::parts::{DiscoveredBackends, LeftOutBackend, LeftOutReason, ServerInfo};
 use crate::reloads::DiscoveryStatus;
-use crate::routes::ServerState;
 use crate::virtual_server::{ClusterError, ReportProgress, VirtualServer};
 
 /// Access to the cluster.
@@ -29,6 +29,18 @@ pub(crate) struct Cluster {
 /// Reporter that runs until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Reporter(StatusReporter);
+
+/// Server whose backends are reported.
+pub(crate) trait ReportedServer: Send + Sync + 'static {
+    /// Returns the backends that are served, with their health.
+    fn backends(&self) -> Vec<ServedBackend>;
+
+    /// Returns the description of the running configuration.
+    fn info(&self) -> Arc<ServerInfo>;
+
+    /// Returns `true` if the backends are known, and each of them has responded, failed or timed out once.
+    fn knows_backends(&self) -> bool;
+}
 
 /// Discovery of backends that runs until it is dropped.
 #[derive(Debug)]
@@ -67,13 +79,13 @@ impl Cluster {
     }
 
     /// Starts to report the health of the backends. Returns `None`, with an error in the log, without random numbers.
-    pub(crate) fn report(&self, shared: &Arc<ServerState>) -> Option<Reporter> {
+    pub(crate) fn report<S: ReportedServer>(&self, server: &Arc<S>) -> Option<Reporter> {
         let environment = Environment::system()
             .inspect_err(|error| tracing::error!(%error, "the status is not reported"))
             .ok()?;
         let Target { namespace, name, secrets: _ } = self.target.clone();
         let target = status_reporter::Target { namespace, name, identity: self.replica.clone() };
-        let source = reports::Source::new(shared);
+        let source = reports::Source::new(server);
         let reporter = StatusReporter::start(self.client.clone(), target, environment, source);
         // A server runs once.
         _ = self.reports.set(reporter.progress());

@@ -13,30 +13,29 @@ use vmcp_status_reporter::{
     BackendReport, BackendStatus, Cause, Circuit, CircuitBreakerState, Report, ReportSource,
 };
 
+use super::ReportedServer;
 use crate::parts::{BackendInfo, LeftOutBackend, ServerInfo};
-use crate::routes::ServerState;
 
 /// State of a server for its reporter.
-pub(super) struct Source(Weak<ServerState>);
+pub(super) struct Source<S>(Weak<S>);
 
-impl Source {
-    pub(super) fn new(shared: &Arc<ServerState>) -> Self {
-        Self(Arc::downgrade(shared))
+impl<S> Source<S> {
+    pub(super) fn new(server: &Arc<S>) -> Self {
+        Self(Arc::downgrade(server))
     }
 }
 
-impl ReportSource for Source {
+impl<S: ReportedServer> ReportSource for Source<S> {
     fn interval(&self) -> Duration {
-        let shared = self.0.upgrade();
-        shared.map_or(Duration::MAX, |shared| shared.info.load().report_interval)
+        self.0.upgrade().map_or(Duration::MAX, |server| server.info().report_interval)
     }
 
     fn report(&mut self) -> Option<Report> {
-        let shared = self.0.upgrade()?;
-        if !shared.readiness.knows_backends() {
+        let server = self.0.upgrade()?;
+        if !server.knows_backends() {
             return None;
         }
-        report(&shared.state.gateway.backends(), &shared.info.load())
+        report(&server.backends(), &server.info())
     }
 }
 

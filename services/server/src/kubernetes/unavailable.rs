@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::parts::DiscoveredBackends;
 use crate::reloads::DiscoveryStatus;
-use crate::routes::ServerState;
 use crate::virtual_server::{ClusterError, NoKubernetesError, ReportProgress, VirtualServer};
 
 /// Access to the cluster.
@@ -30,7 +29,7 @@ impl Cluster {
         match *self {}
     }
 
-    pub(crate) fn report(&self, _: &Arc<ServerState>) -> Option<Reporter> {
+    pub(crate) fn report<S>(&self, _: &Arc<S>) -> Option<Reporter> {
         match *self {}
     }
 

@@ -106,6 +106,21 @@ impl ReloadableState {
     }
 }
 
+#[cfg(feature = "kubernetes")]
+impl crate::kubernetes::ReportedServer for ServerState {
+    fn backends(&self) -> Vec<vmcp_aggregate::status::BackendReport> {
+        self.state.gateway.backends()
+    }
+
+    fn info(&self) -> Arc<ServerInfo> {
+        self.info.load_full()
+    }
+
+    fn knows_backends(&self) -> bool {
+        self.readiness.knows_backends()
+    }
+}
+
 impl StaticState {
     /// Returns the progress of the reports about backends in Kubernetes, if the server reports.
     pub(crate) fn report_progress(&self) -> Option<ReportProgress> {

@@ -62,7 +62,7 @@ async fn start_pod(cluster: &Kubernetes) -> Pod {
     };
     let pod = cluster.start(planned);
     pod.until_ready().await;
-    // What the controllers of Kubernetes write.
+    // The controllers of Kubernetes write it.
     let mut deployment = find("apps", "deployments").unwrap();
     deployment["metadata"].as_object_mut().unwrap().remove("resourceVersion");
     deployment["status"] = json!({"replicas": 1, "readyReplicas": 1});
