@@ -62,6 +62,10 @@ properties cases="5000":
 soak seconds="600":
     VMCP_SOAK_SECONDS={{ seconds }} cargo test --release -p vmcp-aggregate --test gateway -- random --nocapture
 
+# Run the scenarios of the operator in the cluster of a kubeconfig
+real-cluster kubeconfig:
+    VMCP_TEST_KUBECONFIG={{ kubeconfig }} cargo test -p vmcp-operator --test it -- real_cluster
+
 # Count the instructions of the gateway for a request of a benchmark row; needs valgrind
 instructions row="full-call-stateful":
     cargo build --release --package vmcp --package vmcp-bench --bins

@@ -22,6 +22,7 @@ mod optional_objects;
 mod ownership;
 mod plan;
 mod program;
+mod real_cluster;
 mod refusals;
 mod roles;
 mod scale;

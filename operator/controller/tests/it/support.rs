@@ -311,8 +311,9 @@ pub(crate) fn server(name: &str, change: impl FnOnce(&mut Value)) -> Value {
 }
 
 /// Returns group and plural name of a kind.
-fn resource(kind: &str) -> (&'static str, &'static str) {
+pub(crate) fn resource(kind: &str) -> (&'static str, &'static str) {
     match kind {
+        "CustomResourceDefinition" => ("apiextensions.k8s.io", "customresourcedefinitions"),
         "Deployment" => ("apps", "deployments"),
         "StatefulSet" => ("apps", "statefulsets"),
         "Role" => ("rbac.authorization.k8s.io", "roles"),
