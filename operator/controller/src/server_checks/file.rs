@@ -3,8 +3,7 @@
 use url::Url;
 use vmcp_config::auth_server::{Upstream, UpstreamKind};
 use vmcp_config::{
-    AuthServer, Backend, ConfigError, ExactUrl, File, IncomingMethod, Issuer, Oidc, SecretFile,
-    Telemetry,
+    AuthServer, Backend, ConfigError, File, IncomingMethod, Issuer, Oidc, SecretFile, Telemetry,
 };
 use vmcp_egress::{FetchPolicy, Origin};
 use vmcp_telemetry_export::Endpoint;
@@ -64,9 +63,7 @@ fn issuer_urls(oidc: &Oidc, errors: &mut Vec<ConfigError>) {
         errors.push(ConfigError::new(at, found, "a URL without fragment"));
     }
     let first = jwks_url.unwrap_or(&oidc.issuer);
-    let is_confidential =
-        Url::parse(first).is_ok_and(|url| Origin::of(&url).is_ok_and(|one| one.is_confidential()));
-    if oidc.jwks_auth_token_path.is_some() && !is_confidential {
+    if oidc.jwks_auth_token_path.is_some() && !is_confidential(first) {
         let (at, found) = (format!("{OIDC}.jwksAuthTokenPath"), format!("a token for \"{first}\""));
         let allowed = "an https:// issuer or jwksUrl, because others could read the token";
         errors.push(ConfigError::new(at, found, allowed));
@@ -90,11 +87,8 @@ fn foreign_endpoints(oidc: &Oidc, errors: &mut Vec<ConfigError>) {
 
 fn providers(auth_server: &AuthServer<SecretFile>, oidc: &Oidc, errors: &mut Vec<ConfigError>) {
     let logins = auth_server.authorization_endpoint_base_url.as_ref();
-    let served = [
-        Some(auth_server.issuer.as_str()),
-        logins.map(Issuer::as_str),
-        Some(oidc.resource.as_deref().unwrap_or(&oidc.audience)),
-    ];
+    let resource = oidc.resource.as_deref().unwrap_or(&oidc.audience);
+    let served = [Some(auth_server.issuer.as_str()), logins.map(Issuer::as_str), Some(resource)];
     let served: Vec<_> = served.into_iter().flatten().filter_map(origin).collect();
     for (index, Upstream { name: _, kind }) in auth_server.upstream_providers.iter().enumerate() {
         let at = format!("authServer.upstreamProviders[{index}]");
@@ -111,14 +105,23 @@ fn providers(auth_server: &AuthServer<SecretFile>, oidc: &Oidc, errors: &mut Vec
                 (format!("{at}.oauth2Config"), oauth2.redirect_uri.as_ref())
             }
         };
-        let Some(callback) = callback.map(ExactUrl::as_str) else { continue };
-        let found = origin(callback);
-        if found.as_ref().is_none_or(|origin| !served.contains(origin)) {
+        let absent = || format!("{}/oauth/callback", resource.trim_end_matches('/'));
+        let callback = callback.map_or_else(absent, |callback| callback.as_str().to_owned());
+        let (at, found) = (format!("{at}.redirectUri"), format!("\"{callback}\""));
+        if origin(&callback).is_none_or(|origin| !served.contains(&origin)) {
             let allowed = format!("a URL on one of {}", served.join(", "));
-            let at = format!("{at}.redirectUri");
-            errors.push(ConfigError::new(at, format!("\"{callback}\""), allowed));
+            errors.push(ConfigError::new(at, found, allowed));
+        } else if !is_confidential(&callback) {
+            let allowed = "an https:// URL, or http:// on loopback; absent is {resourceUrl}/oauth/callback, and the cluster's address \
+                without a resourceUrl";
+            errors.push(ConfigError::new(at, found, allowed));
         }
     }
+}
+
+/// Returns whether others cannot read requests to a URL.
+fn is_confidential(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| Origin::of(&url).is_ok_and(|one| one.is_confidential()))
 }
 
 fn origin(url: &str) -> Option<String> {

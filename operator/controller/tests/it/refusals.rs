@@ -204,6 +204,25 @@ fn of_issuers() -> Vec<Refusal> {
     ]
 }
 
+/// The callback of a provider at an address of the cluster, which has no TLS.
+fn callback_in_cluster() -> Refusal {
+    let section = format!("issuer: 'https://m.example.com', upstreamProviders: [{}]", oauth2(""));
+    let resource = "http://vmcp-a.ns.svc.cluster.local:4483/mcp";
+    Refusal {
+        configuration: format!(
+            "incomingAuth: {{type: oidc, oidc: {{issuer: 'https://m.example.com', audience: '{resource}', resource: '{resource}'}}}}\noutgoingAuth: {{source: inline}}\nauthServer: {{{section}}}\n"
+        ),
+        server: "authServer.upstreamProviders[0].oauth2Config.redirectUri",
+        manifests: resources(
+            &format!(
+                "  incomingAuth: {{type: oidc, oidcConfigRef: {{name: b, audience: '{resource}'}}}}\n  authServerConfig: {{{section}}}\n"
+            ),
+            &[("MCPOIDCConfig", "{type: inline, inline: {issuer: 'https://m.example.com'}}")],
+        ),
+        operator: "spec.authServerConfig.upstreamProviders[0].oauth2Config.redirectUri",
+    }
+}
+
 /// Returns a provider with further settings.
 fn oauth2(text: &str) -> String {
     format!(
@@ -214,6 +233,7 @@ fn oauth2(text: &str) -> String {
 fn of_auth_servers() -> Vec<Refusal> {
     let oidc = "{name: h, type: oidc, oidcConfig: {issuerUrl: 'https://h.example.com', clientId: g, scopes: [email]}}";
     vec![
+        callback_in_cluster(),
         auth_server(
             oidc,
             "",
