@@ -48,7 +48,8 @@ pub struct Options {
     pub seal_keys: SealKeyFiles,
     /// Forwarding of requests between replicas with the same keys; `None` forwards nothing.
     pub peers: Option<PeerOptions>,
-    /// VirtualMCPServer that the server is a replica of. With it, [`Server::watch`] also follows the resources of the cluster.
+    /// VirtualMCPServer that the server is a replica of. With it, [`Server::watch`](super::Server::watch) also follows the
+    /// resources of the cluster.
     pub virtual_server: Option<VirtualServer>,
     /// Values of the variables that the configuration names, for reloads. The same as for the parts.
     pub environment: Environment,
