@@ -15,14 +15,23 @@ fn snapshots() -> Vec<PathBuf> {
     files.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
 }
 
+/// Returns whether an object is of a kind that the validator knows. It skips those of other projects.
+fn is_of_kubernetes(object: &str) -> bool {
+    let others = ["apiVersion: gateway.networking.k8s.io/", "apiVersion: monitoring.coreos.com/"];
+    !others.iter().any(|group| object.starts_with(group))
+}
+
 #[tokio::test]
 async fn generated_objects_suit_all_supported_releases() {
     if skipped() {
         return;
     }
     let files = snapshots();
-    let written = files.iter().map(|file| fs::read_to_string(file).unwrap());
-    let expected: usize = written.map(|text| text.matches("---\n").count()).sum();
+    let mut expected = 0;
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        expected += text.split("---\n").skip(1).filter(|object| is_of_kubernetes(object)).count();
+    }
     for release in RELEASES {
         let objects = validate_manifests(release, &files).await.unwrap();
         let passed = objects.iter().filter(|line| line.contains(" passed "));
