@@ -1,7 +1,6 @@
 //! Controller of MCPExternalAuthConfig: credentials for backends, or the authorization server of a workload.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use serde_json::Value;
 use vmcp_api::condition::ConditionReason;
 use vmcp_api::conversion::ConditionUpdate;
 use vmcp_api::{
@@ -10,12 +9,10 @@ use vmcp_api::{
 };
 
 use super::referrers::Referrers;
-use super::shared_config::{SharedConfig, StatusFields};
+use super::shared_config::{ConfigStatus, SharedConfig, StatusFields};
 use crate::key::Kind;
 
 impl SharedConfig for MCPExternalAuthConfig {
-    type Status = MCPExternalAuthConfigStatus;
-
     const TYPES: &'static [&'static str] = &[
         DeletionBlocked::TYPE,
         ExternalAuthValid::TYPE,
@@ -26,27 +23,12 @@ impl SharedConfig for MCPExternalAuthConfig {
     const WARNINGS: &'static [&'static str] =
         &[DeletionBlocked::TYPE, ExternalAuthIdentitySynthesized::TYPE];
 
-    fn spec(&self) -> Value {
-        serde_json::to_value(&self.spec).expect("a spec is JSON")
-    }
-
-    fn live(&self) -> (Self::Status, &[Condition]) {
-        let status = self.status.as_ref();
-        let conditions = status.map_or(&[][..], |status| &status.conditions);
-        let rest = status.map(|status| Self::Status { conditions: Vec::new(), ..status.clone() });
-        (rest.unwrap_or_default(), conditions)
-    }
-
-    fn status(
-        fields: StatusFields,
-        referrers: &Referrers,
-        conditions: Vec<Condition>,
-    ) -> Self::Status {
+    fn new_status(fields: StatusFields, referrers: &Referrers) -> Self::Status {
         let StatusFields { config_hash, observed_generation } = fields;
         MCPExternalAuthConfigStatus {
             config_hash: Some(config_hash),
             observed_generation,
-            conditions,
+            conditions: Vec::new(),
             referencing_workloads: referrers.workloads(),
         }
     }
@@ -67,5 +49,11 @@ impl SharedConfig for MCPExternalAuthConfig {
     fn has_reporter(&self, referrers: &Referrers) -> bool {
         self.spec.kind != ExternalAuthType::EmbeddedAuthServer
             && (referrers.include(Kind::VirtualMCPServer) || referrers.include_member())
+    }
+}
+
+impl ConfigStatus for MCPExternalAuthConfigStatus {
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
     }
 }

@@ -1,7 +1,6 @@
 //! Controller of MCPTelemetryConfig: a destination of traces and metrics.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use serde_json::Value;
 use vmcp_api::condition::ConditionReason;
 use vmcp_api::conversion::ConditionUpdate;
 use vmcp_api::{
@@ -10,28 +9,16 @@ use vmcp_api::{
 };
 
 use super::referrers::Referrers;
-use super::shared_config::{SharedConfig, StatusFields};
+use super::shared_config::{ConfigStatus, SharedConfig, StatusFields};
 
 impl SharedConfig for MCPTelemetryConfig {
-    type Status = MCPTelemetryConfigStatus;
-
     const TYPES: &'static [&'static str] =
         &[DeletionBlocked::TYPE, TelemetryConfigValid::TYPE, KeyRefsValidated::TYPE];
 
-    fn spec(&self) -> Value {
-        serde_json::to_value(&self.spec).expect("a spec is JSON")
-    }
-
-    fn live(&self) -> (Self::Status, &[Condition]) {
-        let status = self.status.as_ref();
-        let conditions = status.map_or(&[][..], |status| &status.conditions);
-        let rest = status.map(|status| Self::Status { conditions: Vec::new(), ..status.clone() });
-        (rest.unwrap_or_default(), conditions)
-    }
-
-    fn status(fields: StatusFields, _: &Referrers, conditions: Vec<Condition>) -> Self::Status {
+    fn new_status(fields: StatusFields, _: &Referrers) -> Self::Status {
         let StatusFields { config_hash, observed_generation } = fields;
-        MCPTelemetryConfigStatus { config_hash: Some(config_hash), observed_generation, conditions }
+        let config_hash = Some(config_hash);
+        MCPTelemetryConfigStatus { config_hash, observed_generation, conditions: Vec::new() }
     }
 
     fn valid(error: Option<String>) -> ConditionUpdate {
@@ -39,5 +26,11 @@ impl SharedConfig for MCPTelemetryConfig {
             None => ConditionUpdate::new(TelemetryConfigValid::Valid, "the destination is valid"),
             Some(error) => ConditionUpdate::new(TelemetryConfigValid::Invalid, error),
         }
+    }
+}
+
+impl ConfigStatus for MCPTelemetryConfigStatus {
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
     }
 }

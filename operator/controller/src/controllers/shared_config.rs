@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::core::object::{HasSpec, HasStatus};
 use serde::Serialize;
-use serde_json::Value;
 use vmcp_api::condition::ConditionReason;
 use vmcp_api::conversion::{
     Available, Checks, ConditionUpdate, ResourceError, SecretSource, SharedResource, SourceKind,
@@ -30,27 +30,20 @@ use crate::stores::WatchedWhole;
 const DELETION_BLOCKED: &str = "DeletionBlocked";
 
 /// Configuration that servers and workloads share: what differs between its kinds.
-pub(super) trait SharedConfig: WatchedWhole<Kept = Self> + SharedResource {
-    type Status: PartialEq + Serialize + Send + Sync;
-
+pub(super) trait SharedConfig:
+    WatchedWhole<Kept = Self>
+    + SharedResource
+    + HasSpec<Spec: Serialize>
+    + HasStatus<Status: ConfigStatus>
+{
     /// Types of the conditions that the operator writes.
     const TYPES: &'static [&'static str];
 
     /// Types of conditions that warn with the status True.
     const WARNINGS: &'static [&'static str] = &[DeletionBlocked::TYPE];
 
-    /// Returns the spec as JSON.
-    fn spec(&self) -> Value;
-
-    /// Returns the status without conditions, and its conditions.
-    fn live(&self) -> (Self::Status, &[Condition]);
-
-    /// Returns a status.
-    fn status(
-        fields: StatusFields,
-        referrers: &Referrers,
-        conditions: Vec<Condition>,
-    ) -> Self::Status;
+    /// Returns a status without conditions.
+    fn new_status(fields: StatusFields, referrers: &Referrers) -> Self::Status;
 
     /// Returns the condition `Valid`; `error` is what is wrong.
     fn valid(error: Option<String>) -> ConditionUpdate;
@@ -64,6 +57,13 @@ pub(super) trait SharedConfig: WatchedWhole<Kept = Self> + SharedResource {
     fn has_reporter(&self, referrers: &Referrers) -> bool {
         referrers.include(Kind::VirtualMCPServer)
     }
+}
+
+/// Status of a shared configuration.
+pub(super) trait ConfigStatus:
+    Clone + Default + PartialEq + Serialize + Send + Sync
+{
+    fn conditions_mut(&mut self) -> &mut Vec<Condition>;
 }
 
 /// Fields that the status of all kinds has.
@@ -165,16 +165,17 @@ async fn report<C: SharedConfig>(
     referrers: &Referrers,
     updates: Vec<ConditionUpdate>,
 ) -> Result<(), ApplyError> {
-    let (live, conditions) = config.live();
-    let before = Conditions::of(conditions, |type_| C::TYPES.contains(&type_));
-    let generation = config.meta().generation;
-    let conditions = before.updated(updates, true, generation, context.environment.now());
-    let fields =
-        || StatusFields { config_hash: hash(&config.spec()), observed_generation: generation };
-    let is_equal = live == C::status(fields(), referrers, Vec::new())
-        && are_same(conditions.list(), before.list());
-    if !is_equal {
-        let status = C::status(fields(), referrers, conditions.list().to_vec());
+    let mut live = config.status().cloned().unwrap_or_default();
+    let old = std::mem::take(live.conditions_mut());
+    let before = Conditions::of(&old, |type_| C::TYPES.contains(&type_));
+    let observed_generation = config.meta().generation;
+    let now = context.environment.now();
+    let conditions = before.updated(updates, true, observed_generation, now);
+    let spec = serde_json::to_value(config.spec()).expect("a spec is JSON");
+    let fields = StatusFields { config_hash: hash(&spec), observed_generation };
+    let mut status = C::new_status(fields, referrers);
+    if live != status || !are_same(conditions.list(), before.list()) {
+        *status.conditions_mut() = conditions.list().to_vec();
         write_status(&context.client, &context.stores, config, &status).await?;
     }
     let transitions = conditions.transitions(&before);
