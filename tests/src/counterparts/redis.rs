@@ -16,6 +16,12 @@ use super::{Certificates, POLL_INTERVAL, TestError, folder, free_port};
 /// Timeout for a server's start and for the formation of a group.
 const START: Duration = Duration::from_secs(20);
 
+/// File of the output, in the folder of the server.
+const LOG: &str = "server.log";
+
+/// Text of the log if another process has the port.
+const PORT_TAKEN: &str = "Address already in use";
+
 /// A running Redis, killed on drop or when the test program exits.
 #[derive(Debug)]
 pub struct Redis {
@@ -77,9 +83,17 @@ impl Redis {
     async fn made_by(make: Make, arguments: &[&str]) -> Result<Self, TestError> {
         let folder = folder("redis")?;
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut server = Self { make, port: free_port().await?, folder, arguments, running: None };
-        server.run().await?;
-        Ok(server)
+        let mut server = Self { make, port: 0, folder, arguments, running: None };
+        let mut attempts = 3;
+        loop {
+            server.port = free_port().await?;
+            attempts -= 1;
+            match server.run().await {
+                // Another process took the port before the server did.
+                Err(_) if attempts > 0 && server.log().contains(PORT_TAKEN) => server.kill()?,
+                result => return result.map(|()| server),
+            }
+        }
     }
 
     /// Restarts it at the same port.
@@ -91,7 +105,8 @@ impl Redis {
         let mut command = Command::new("sh");
         let script = r#""$@" >server.log 2>&1 & echo $! >server.pid; read -r _; kill -KILL $!"#;
         command.args(["-c", script, "sh"]).arg(tools.program(program));
-        if self.folder.join("sentinel.conf").exists() {
+        let is_sentinel = self.folder.join("sentinel.conf").exists();
+        if is_sentinel {
             command.args(["sentinel.conf", "--sentinel"]);
         } else {
             let port = self.port.to_string();
@@ -102,12 +117,18 @@ impl Redis {
             command.args(&self.arguments);
         }
         command.env("LD_LIBRARY_PATH", tools.libraries()).current_dir(&self.folder);
+        // Its lines would stand for those of this start.
+        _ = fs::remove_file(self.folder.join(LOG));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         let tether = child.stdin.take().ok_or("standard input is not piped")?;
         self.running = Some(RedisProcess { tether, child });
         let until = Instant::now() + START;
-        while TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
-            if Instant::now() > until {
+        // A listener at the port may be another process.
+        let ready = if is_sentinel { "Sentinel ID is" } else { "Ready to accept connections" };
+        while !self.log().contains(ready)
+            || TcpStream::connect(("127.0.0.1", self.port)).await.is_err()
+        {
+            if Instant::now() > until || self.log().contains(PORT_TAKEN) {
                 return Err(format!("Redis doesn't start:\n{}", self.log()).into());
             }
             sleep(POLL_INTERVAL).await;
@@ -152,7 +173,7 @@ impl Redis {
     /// Returns the complete log.
     #[must_use]
     pub fn log(&self) -> String {
-        fs::read_to_string(self.folder.join("server.log")).unwrap_or_default()
+        fs::read_to_string(self.folder.join(LOG)).unwrap_or_default()
     }
 }
 
