@@ -5,7 +5,6 @@
 //! Secret.
 
 mod aggregation;
-mod alone;
 mod auth_server;
 mod authz;
 mod backends;
@@ -24,6 +23,7 @@ mod resource_path;
 mod secret_entry;
 mod session_storage;
 mod shared;
+mod standalone;
 mod strategy;
 mod telemetry;
 

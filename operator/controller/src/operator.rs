@@ -105,7 +105,7 @@ impl Operator {
     /// Deletes the configuration of a webhook that the operator served before.
     #[must_use]
     pub fn without_webhook(mut self, service: ServiceName) -> Self {
-        self.webhook = Some(Webhook::Retired(service));
+        self.webhook = Some(Webhook::Disabled(service));
         self
     }
 

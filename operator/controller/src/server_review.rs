@@ -1,4 +1,4 @@
-//! Judgement of a VirtualMCPServer by itself, for any cluster.
+//! Validation of a VirtualMCPServer by itself, for any cluster.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::plan::{PlanError, plan};
 use crate::server_checks::ServerChecks;
 use crate::settings::Settings;
 
-/// Result of a judgement.
+/// Result of a validation.
 #[derive(Debug)]
 pub(crate) struct ServerReview {
     /// Mistakes that the server has in each cluster.
@@ -21,7 +21,7 @@ pub(crate) struct ServerReview {
 /// Converts and plans a server as a reconcile does, with references that exist and are valid.
 pub(crate) fn review_server(server: &VirtualMCPServer, settings: &Settings) -> ServerReview {
     let checks: Arc<dyn Checks> = Arc::new(ServerChecks);
-    let conversion = match server.convert_alone(&settings.defaults, &checks) {
+    let conversion = match server.convert_standalone(&settings.defaults, &checks) {
         Ok(conversion) => conversion,
         Err(errors) => {
             let errors = errors.into_iter().map(|error| {

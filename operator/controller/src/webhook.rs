@@ -1,16 +1,16 @@
-//! Validating webhook: what neither the schemas nor their rules can judge is refused at `kubectl apply`.
+//! Validating webhook: what neither the schemas nor their rules can validate is refused at `kubectl apply`.
 //!
 //! Each replica serves the webhook. The one that leads keeps the certificates and the configuration in the cluster.
 
 mod certificate;
-mod certificates;
+mod certificate_set;
 mod configuration;
 mod connections;
-mod judgement;
 mod listener;
-mod maintenance;
+mod reconciler;
 mod review;
 mod secret;
+mod validator;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use vmcp_lease::Environment;
 use self::configuration::Configuration;
 pub use self::connections::{Connection, Connections};
 use self::listener::Listener;
-use self::maintenance::{Maintenance, retire};
+use self::reconciler::{Reconciler, remove_configuration};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 
@@ -49,7 +49,7 @@ pub(crate) enum Webhook {
     /// It is served.
     Served(ServiceName, Connections),
     /// It is not served, and its configuration is deleted.
-    Retired(ServiceName),
+    Disabled(ServiceName),
 }
 
 /// Parts of the operator that the webhook uses.
@@ -72,7 +72,7 @@ impl Webhook {
             context;
         match self {
             Self::Served(service, connections) => {
-                let maintenance = Maintenance::new(
+                let reconciler = Reconciler::new(
                     &client,
                     service,
                     namespaces,
@@ -80,13 +80,13 @@ impl Webhook {
                     Arc::clone(&metrics),
                     leading,
                 );
-                let listener = Listener::new(maintenance.tls.subscribe(), settings, metrics);
+                let listener = Listener::new(reconciler.tls.subscribe(), settings, metrics);
                 tasks.spawn(listener.serve(connections));
-                tasks.spawn(maintenance.run());
+                tasks.spawn(reconciler.run());
             }
-            Self::Retired(service) => {
+            Self::Disabled(service) => {
                 let configuration = Configuration::new(client, service, namespaces);
-                tasks.spawn(retire(configuration, environment, leading));
+                tasks.spawn(remove_configuration(configuration, environment, leading));
             }
         }
     }

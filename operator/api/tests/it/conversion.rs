@@ -1,6 +1,5 @@
 //! Conversion of resources to configuration: manifests of each feature, and what they are converted to.
 
-mod alone;
 mod credentials;
 mod errors;
 mod fields_document;
@@ -12,3 +11,4 @@ mod references;
 mod remote_url;
 mod shared;
 mod snapshots;
+mod standalone;

@@ -17,7 +17,7 @@ pub(super) const PATH: &str = "/validate";
 /// Seconds that the API server waits for.
 const TIMEOUT: i32 = 2;
 
-/// Resources that the webhook judges.
+/// Resources that the webhook validates.
 const RESOURCES: [&str; 2] = ["mcpexternalauthconfigs", "virtualmcpservers"];
 
 const KIND: &str = "ValidatingWebhookConfiguration";

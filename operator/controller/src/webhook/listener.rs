@@ -18,8 +18,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::configuration::PATH;
 use super::connections::{Connection, Connections};
-use super::judgement::Judgement;
 use super::review::{Outcome, Review, ReviewError, allowed, response};
+use super::validator::Validator;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 
@@ -29,7 +29,7 @@ const MAX_REQUEST: usize = 3 * 1024 * 1024;
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 128;
 
-/// Reviews that are judged at a time: each uses a thread for milliseconds.
+/// Reviews that are answered at a time: each uses a thread for milliseconds.
 const MAX_REVIEWS: usize = 4;
 
 /// Time for the handshake of TLS.
@@ -50,9 +50,9 @@ pub(super) struct Listener {
     reviewer: Arc<Reviewer>,
 }
 
-/// Judge of reviews.
+/// Service that answers reviews.
 struct Reviewer {
-    judgement: Arc<Judgement>,
+    validator: Arc<Validator>,
     metrics: Arc<Metrics>,
     permits: Arc<Semaphore>,
 }
@@ -65,9 +65,9 @@ impl Listener {
         settings: Settings,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let judgement = Arc::new(Judgement::new(settings));
+        let validator = Arc::new(Validator::new(settings));
         let permits = Arc::new(Semaphore::new(MAX_REVIEWS));
-        Self { tls, reviewer: Arc::new(Reviewer { judgement, metrics, permits }) }
+        Self { tls, reviewer: Arc::new(Reviewer { validator, metrics, permits }) }
     }
 
     /// Serves connections until the future is dropped.
@@ -145,7 +145,7 @@ impl Reviewer {
             }
         };
         match Review::parse(&body) {
-            Ok(review) => self.judged(review, deadline).await,
+            Ok(review) => self.review(review, deadline).await,
             Err(error) => {
                 self.metrics.count_review("", "rejected");
                 let ReviewError(text) = error;
@@ -154,20 +154,20 @@ impl Reviewer {
         }
     }
 
-    async fn judged(&self, review: Review, deadline: Instant) -> Response<Full<Bytes>> {
+    async fn review(&self, review: Review, deadline: Instant) -> Response<Full<Bytes>> {
         let (uid, kind) = (review.uid.clone(), review.kind.as_str());
-        let (judgement, permits) = (Arc::clone(&self.judgement), Arc::clone(&self.permits));
-        let judged = async move {
+        let (validator, permits) = (Arc::clone(&self.validator), Arc::clone(&self.permits));
+        let outcome = async move {
             let permit = permits.acquire_owned().await;
             // Policies and templates are compiled, which takes a thread.
-            let judged = tokio::task::spawn_blocking(move || {
-                let outcome = judgement.judge(&review);
+            let task = tokio::task::spawn_blocking(move || {
+                let outcome = validator.validate(&review);
                 drop(permit);
                 outcome
             });
-            judged.await
+            task.await
         };
-        let outcome = match timeout_at(deadline, judged).await {
+        let outcome = match timeout_at(deadline, outcome).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(error)) => {
                 tracing::error!(%error, "review failed");
@@ -177,7 +177,7 @@ impl Reviewer {
             }
             Err(_) => {
                 self.metrics.count_review(kind, "timeout");
-                let text = "vmcp-operator had no time to judge the object; its condition Valid tells whether it can be used";
+                let text = "vmcp-operator had no time to validate the object; the conditions of its status tell whether it can be used";
                 return json(&allowed(&uid, &[text.to_owned()]));
             }
         };
@@ -190,7 +190,7 @@ fn outcome_label(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Allowed { .. } => "allowed",
         Outcome::Denied { .. } => "denied",
-        Outcome::Unjudged => "unjudged",
+        Outcome::Skipped => "skipped",
     }
 }
 

@@ -42,8 +42,8 @@ pub(super) enum Outcome {
         /// Mistakes, each with its path.
         errors: Vec<String>,
     },
-    /// The write changes nothing that is judged.
-    Unjudged,
+    /// The write changes nothing that is validated.
+    Skipped,
 }
 
 /// Reason for which a request is not a review.
@@ -109,7 +109,7 @@ impl Review {
         };
         let kind = kind.filter(|_| group == GROUP && version == VERSION).ok_or_else(|| {
             ReviewError(format!(
-                "the webhook judges VirtualMCPServer and MCPExternalAuthConfig of {GROUP}/{VERSION} alone"
+                "the webhook validates VirtualMCPServer and MCPExternalAuthConfig of {GROUP}/{VERSION} alone"
             ))
         })?;
         if uid.is_empty() || uid.len() > MAX_UID {
@@ -129,7 +129,7 @@ pub(super) fn allowed(uid: &str, warnings: &[String]) -> Value {
 pub(super) fn response(uid: &str, outcome: Outcome) -> Value {
     match outcome {
         Outcome::Allowed { warnings } => allowed(uid, &warnings),
-        Outcome::Unjudged => allowed(uid, &[]),
+        Outcome::Skipped => allowed(uid, &[]),
         Outcome::Denied { errors } => {
             let status = json!({
                 "status": "Failure", "code": 403, "reason": "Forbidden", "message": message(&errors),

@@ -5,7 +5,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt};
 
 use super::certificate::CertificateError;
-use super::certificates::Certificates;
+use super::certificate_set::CertificateSet;
 use super::{ServiceName, is_own, labels};
 use crate::apply::{ApplyError, within};
 use crate::key::Key;
@@ -33,7 +33,7 @@ pub(super) enum Found {
     /// Its values cannot be used.
     Unusable(Box<Secret>, CertificateError),
     /// Its certificates.
-    Usable(Box<Secret>, Box<Certificates>),
+    Usable(Box<Secret>, Box<CertificateSet>),
 }
 
 // === impl CertificateSecret ===
@@ -52,14 +52,14 @@ impl CertificateSecret {
             return Ok(Found::Foreign);
         }
         let values = secret.data.clone().unwrap_or_default();
-        Ok(match Certificates::parse(&values, &self.service.dns_name()) {
+        Ok(match CertificateSet::parse(&values, &self.service.dns_name()) {
             Ok(certificates) => Found::Usable(Box::new(secret), Box::new(certificates)),
             Err(error) => Found::Unusable(Box::new(secret), error),
         })
     }
 
     /// Creates the Secret. Returns `false` if another replica did so meanwhile.
-    pub(super) async fn create(&self, certificates: &Certificates) -> Result<bool, ApplyError> {
+    pub(super) async fn create(&self, certificates: &CertificateSet) -> Result<bool, ApplyError> {
         let mut secret = Secret {
             data: Some(certificates.values()),
             type_: Some(TYPE.to_owned()),
@@ -75,7 +75,7 @@ impl CertificateSecret {
     pub(super) async fn replace(
         &self,
         mut secret: Secret,
-        certificates: &Certificates,
+        certificates: &CertificateSet,
     ) -> Result<bool, ApplyError> {
         secret.data = Some(certificates.values());
         secret.labels_mut().extend(labels(&self.service));

@@ -10,7 +10,7 @@ use vmcp_operator::ServiceName;
 use super::operator_roles::{NAMESPACE, Scope, USER, manifest};
 use super::optional_objects::{ask_for_all, define_kinds};
 use super::support::{Cluster, resource_of, server};
-use super::webhook::unconnected;
+use super::webhook::no_connections;
 
 fn service() -> ServiceName {
     ServiceName { namespace: NAMESPACE.to_owned(), name: "vmcp-operator-webhook".to_owned() }
@@ -23,7 +23,7 @@ async fn with_role(in_namespace: bool) -> Cluster {
     cluster.start_operator(|operator| {
         let name = "vmcp-operator-leader".to_owned();
         let lease = vmcp_operator::LeaseName { namespace: NAMESPACE.to_owned(), name };
-        let operator = operator.leader_election(lease).webhook(service(), unconnected());
+        let operator = operator.leader_election(lease).webhook(service(), no_connections());
         if in_namespace { operator.namespaces(vec!["default".to_owned()]) } else { operator }
     });
     cluster.settle().await;

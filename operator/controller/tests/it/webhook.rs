@@ -35,7 +35,7 @@ fn connections() -> (mpsc::Sender<DuplexStream>, Connections) {
 }
 
 /// Returns connections of clients that never come.
-pub(super) fn unconnected() -> Connections {
+pub(super) fn no_connections() -> Connections {
     connections().1
 }
 

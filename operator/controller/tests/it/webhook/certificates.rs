@@ -1,4 +1,4 @@
-//! Certificates: made once, shared, rotated, and always trusted.
+//! CertificateSet: made once, shared, rotated, and always trusted.
 
 use vmcp_kube_fixture::{Fault, FaultRule};
 

@@ -69,7 +69,7 @@ async fn changed_configuration_is_put_back() {
 async fn watched_namespaces_limit_configuration() {
     let mut cluster = Cluster::new();
     cluster.start_operator(|operator| {
-        operator.namespaces(vec!["default".to_owned()]).webhook(service(), unconnected())
+        operator.namespaces(vec!["default".to_owned()]).webhook(service(), no_connections())
     });
     cluster.settle().await;
     let selector = json!({"matchExpressions": [
@@ -101,7 +101,7 @@ async fn foreign_configuration_is_left_alone() {
         "metadata": {"name": "vmcp-operator-webhook.default"}, "webhooks": [],
     });
     put(&cluster, &foreign);
-    cluster.start_operator(|operator| operator.webhook(service(), unconnected()));
+    cluster.start_operator(|operator| operator.webhook(service(), no_connections()));
     cluster.settle().await;
     assert_eq!(cluster.find_configuration().unwrap()["webhooks"], json!([]));
     cluster.stop().await;

@@ -100,7 +100,7 @@ async fn references_may_come_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn update_is_judged_if_spec_changes() {
+async fn update_is_validated_if_spec_changes() {
     let cluster = with_webhook().await;
     // Stored before the webhook was there.
     cluster.put(with_bad_policy("a"));
@@ -142,7 +142,7 @@ async fn condition_tells_what_absent_webhook_let_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dry_run_is_judged() {
+async fn dry_run_is_validated() {
     let cluster = with_webhook().await;
     let object = serde_json::from_value(with_bad_policy("a")).unwrap();
     let parameters = PostParams { dry_run: true, ..PostParams::default() };

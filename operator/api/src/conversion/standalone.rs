@@ -37,7 +37,7 @@ impl VirtualMCPServer {
     /// # Errors
     ///
     /// Returns the errors that the server has in each cluster.
-    pub fn convert_alone(
+    pub fn convert_standalone(
         &self,
         defaults: &ClusterDefaults,
         checks: &Arc<dyn Checks>,

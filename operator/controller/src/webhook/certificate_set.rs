@@ -21,7 +21,7 @@ const MAX_AUTHORITIES: usize = 8;
 
 /// Certificates in the Secret.
 #[derive(Clone, Debug)]
-pub(super) struct Certificates {
+pub(super) struct CertificateSet {
     pub(super) current: Pair,
     /// Certificate that comes into use when the configuration trusts its authority.
     next: Option<Pair>,
@@ -32,9 +32,9 @@ pub(super) struct Certificates {
 /// Values of the Secret.
 pub(super) type Values = BTreeMap<String, ByteString>;
 
-// === impl Certificates ===
+// === impl CertificateSet ===
 
-impl Certificates {
+impl CertificateSet {
     /// Makes the first certificate for a DNS name.
     pub(super) fn generate(
         name: &str,
@@ -163,22 +163,22 @@ mod tests {
         (Environment::new(now, random), day)
     }
 
-    fn read(certificates: &Certificates) -> Certificates {
-        Certificates::parse(&certificates.values(), NAME).unwrap()
+    fn read(certificates: &CertificateSet) -> CertificateSet {
+        CertificateSet::parse(&certificates.values(), NAME).unwrap()
     }
 
     fn due(
-        certificates: &Certificates,
+        certificates: &CertificateSet,
         trusted: &str,
         environment: &Environment,
-    ) -> Option<Certificates> {
+    ) -> Option<CertificateSet> {
         certificates.due(trusted.as_bytes(), NAME, environment).unwrap()
     }
 
     #[test]
     fn certificates_in_use_are_always_trusted() {
         let (environment, day) = environment();
-        let mut certificates = Certificates::generate(NAME, &environment).unwrap();
+        let mut certificates = CertificateSet::generate(NAME, &environment).unwrap();
         let mut trusted = String::new();
         let (mut rotations, mut most) = (0, 0);
         for today in 0..400 {
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn next_waits_for_trust_of_authority() {
         let (environment, day) = environment();
-        let first = Certificates::generate(NAME, &environment).unwrap();
+        let first = CertificateSet::generate(NAME, &environment).unwrap();
         assert!(due(&first, &first.bundle(), &environment).is_none());
         day.store(61, Ordering::Relaxed);
         let staged = read(&due(&first, &first.bundle(), &environment).unwrap());
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn expired_certificate_is_replaced_at_once() {
         let (environment, day) = environment();
-        let first = Certificates::generate(NAME, &environment).unwrap();
+        let first = CertificateSet::generate(NAME, &environment).unwrap();
         day.store(200, Ordering::Relaxed);
         let next = due(&first, &first.bundle(), &environment).unwrap();
         assert!(!next.current.is_expired(environment.now()));
@@ -230,29 +230,29 @@ mod tests {
     #[test]
     fn refuses_secrets_that_do_not_fit() {
         let (environment, _) = environment();
-        let first = Certificates::generate(NAME, &environment).unwrap();
-        let second = Certificates::generate(NAME, &environment).unwrap();
-        let changed = |key: &str, other: Option<&Certificates>| {
+        let first = CertificateSet::generate(NAME, &environment).unwrap();
+        let second = CertificateSet::generate(NAME, &environment).unwrap();
+        let changed = |key: &str, other: Option<&CertificateSet>| {
             let mut values = first.values();
             match other {
                 Some(other) => values.insert(key.to_owned(), other.values()[key].clone()),
                 None => values.remove(key),
             };
-            Certificates::parse(&values, NAME).unwrap_err().to_string()
+            CertificateSet::parse(&values, NAME).unwrap_err().to_string()
         };
         assert_eq!(changed("ca.crt", None), "ca.crt is missing");
         assert_eq!(changed("tls.key", None), "tls.key is missing");
         let error = "no authority of ca.crt signed the certificate";
         assert_eq!(changed("ca.crt", Some(&second)), error);
         assert!(changed("tls.key", Some(&second)).starts_with("the key does not fit"));
-        let error = Certificates::parse(&first.values(), "other.system.svc").unwrap_err();
+        let error = CertificateSet::parse(&first.values(), "other.system.svc").unwrap_err();
         assert_eq!(error.to_string(), "the certificate is not one for other.system.svc");
     }
 
     #[test]
     fn key_is_not_shown() {
         let (environment, _) = environment();
-        let certificates = Certificates::generate(NAME, &environment).unwrap();
+        let certificates = CertificateSet::generate(NAME, &environment).unwrap();
         assert!(!format!("{certificates:?}").contains("PRIVATE"));
     }
 }

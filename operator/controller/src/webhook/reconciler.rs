@@ -1,4 +1,4 @@
-//! Maintenance of the certificates and the configuration, by the replica that leads; the others follow.
+//! Reconciliation of the certificates and the configuration, by the replica that leads; the others follow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use vmcp_lease::Environment;
 
 use super::ServiceName;
 use super::certificate::CertificateError;
-use super::certificates::Certificates;
+use super::certificate_set::CertificateSet;
 use super::configuration::Configuration;
 use super::secret::{CertificateSecret, Found};
 use crate::apply::ApplyError;
@@ -23,8 +23,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// Delay of the next attempt after a failure.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
-/// Maintainer of the certificates and the configuration.
-pub(super) struct Maintenance {
+/// Reconciler of the certificates and the configuration.
+pub(super) struct Reconciler {
     pub(super) service: ServiceName,
     pub(super) secret: CertificateSecret,
     pub(super) configuration: Configuration,
@@ -35,7 +35,7 @@ pub(super) struct Maintenance {
     /// Certificate in use.
     pub(super) tls: watch::Sender<Option<Arc<ServerConfig>>>,
     /// Certificates as they were read last: a Secret that was deleted or damaged gets them back.
-    pub(super) known: Option<Certificates>,
+    pub(super) known: Option<CertificateSet>,
 }
 
 /// Failure of a step.
@@ -49,9 +49,9 @@ enum StepError {
     Conflict,
 }
 
-// === impl Maintenance ===
+// === impl Reconciler ===
 
-impl Maintenance {
+impl Reconciler {
     pub(super) fn new(
         client: &Client,
         service: ServiceName,
@@ -72,7 +72,7 @@ impl Maintenance {
         }
     }
 
-    /// Maintains until the future is dropped.
+    /// Reconciles until the future is dropped.
     pub(super) async fn run(mut self) {
         let mut failures = 0;
         loop {
@@ -88,7 +88,7 @@ impl Maintenance {
                 Err(error) => {
                     failures += 1;
                     let delay = self.environment.backoff(FIRST_DELAY, POLL_INTERVAL, failures);
-                    tracing::warn!(%error, delay_ms = delay.as_millis(), "webhook not maintained");
+                    tracing::warn!(%error, delay_ms = delay.as_millis(), "webhook not reconciled");
                     delay
                 }
             };
@@ -133,15 +133,17 @@ impl Maintenance {
     }
 
     /// Returns the certificates for a Secret that has none: those in use, or else new ones.
-    fn replacement(&self) -> Result<Certificates, CertificateError> {
+    fn replacement(&self) -> Result<CertificateSet, CertificateError> {
         let now = self.environment.now();
         let known = self.known.clone().filter(|known| !known.current.is_expired(now));
-        known
-            .map_or_else(|| Certificates::generate(&self.service.dns_name(), &self.environment), Ok)
+        known.map_or_else(
+            || CertificateSet::generate(&self.service.dns_name(), &self.environment),
+            Ok,
+        )
     }
 
     /// Serves with the certificate.
-    fn serve(&mut self, certificates: Certificates) -> Result<(), CertificateError> {
+    fn serve(&mut self, certificates: CertificateSet) -> Result<(), CertificateError> {
         let current = &certificates.current;
         let left = current.validity.end.duration_since(self.environment.now());
         self.metrics.set_certificate_left(left.as_secs());
@@ -164,7 +166,7 @@ fn again(is_written: bool) -> Result<bool, StepError> {
 }
 
 /// Deletes the configuration of a webhook that the operator does not serve, as soon as this replica leads.
-pub(super) async fn retire(
+pub(super) async fn remove_configuration(
     configuration: Configuration,
     environment: Environment,
     mut leading: watch::Receiver<bool>,

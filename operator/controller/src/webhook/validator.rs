@@ -1,4 +1,4 @@
-//! Judgement of an object that a client wants to store.
+//! Validation of an object that a client wants to store.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -14,39 +14,39 @@ use crate::settings::Settings;
 /// Name of an object that the API server has yet to name.
 const UNNAMED: &str = "unnamed";
 
-/// Judge of objects, the same for each replica.
+/// Validator of objects, the same for each replica.
 #[derive(Debug)]
-pub(super) struct Judgement {
+pub(super) struct Validator {
     settings: Settings,
 }
 
-// === impl Judgement ===
+// === impl Validator ===
 
-impl Judgement {
+impl Validator {
     pub(super) fn new(settings: Settings) -> Self {
         Self { settings }
     }
 
-    /// Judges a write. One that leaves the spec as it is, and one of an object that is being deleted, is allowed: finalizers and
-    /// labels of an object that an older version admitted can be changed.
-    pub(super) fn judge(&self, review: &Review) -> Outcome {
-        let is_judged = match review.operation.as_str() {
+    /// Validates a write. Writes that leave the spec as it is, and writes of an object that is being deleted, are allowed:
+    /// finalizers and labels of an object that an older version admitted can be changed.
+    pub(super) fn validate(&self, review: &Review) -> Outcome {
+        let is_validated = match review.operation.as_str() {
             "CREATE" => true,
             "UPDATE" => review.object["spec"] != review.old_object["spec"],
             _ => false,
         };
         let is_deleted = !review.object["metadata"]["deletionTimestamp"].is_null();
-        if !is_judged || is_deleted {
-            return Outcome::Unjudged;
+        if !is_validated || is_deleted {
+            return Outcome::Skipped;
         }
-        let judged = match review.kind {
+        let validated = match review.kind {
             Kind::MCPExternalAuthConfig => read::<MCPExternalAuthConfig>(review)
                 .map(|config| ServerReview { errors: errors_of(&config), warnings: Vec::new() }),
             _ => read::<VirtualMCPServer>(review)
                 .map(|server| review_server(&server, &self.settings)),
         };
-        let ServerReview { errors, warnings } = match judged {
-            Ok(judged) => judged,
+        let ServerReview { errors, warnings } = match validated {
+            Ok(validated) => validated,
             Err(error) => return Outcome::Denied { errors: vec![error] },
         };
         if errors.is_empty() {
@@ -89,7 +89,7 @@ mod tests {
         })
     }
 
-    fn judge(operation: &str, object: Value, old_object: Value) -> Outcome {
+    fn validate(operation: &str, object: Value, old_object: Value) -> Outcome {
         let review = Review {
             uid: "u".to_owned(),
             kind: Kind::VirtualMCPServer,
@@ -99,46 +99,49 @@ mod tests {
             object,
             old_object,
         };
-        Judgement::new(Settings::new("vmcp")).judge(&review)
+        Validator::new(Settings::new("vmcp")).validate(&review)
     }
 
     #[test]
-    fn changed_spec_is_judged() {
+    fn changed_spec_is_validated() {
         let valid = server("permit(principal, action, resource);");
         for (operation, old) in [("CREATE", Value::Null), ("UPDATE", valid.clone())] {
-            let Outcome::Denied { errors } = judge(operation, server(POLICY), old) else {
+            let Outcome::Denied { errors } = validate(operation, server(POLICY), old) else {
                 panic!("{operation} is denied");
             };
             let path = "spec.incomingAuth.authzConfig.inline.policies[0]: ";
             assert!(errors[0].starts_with(path), "{errors:?}");
         }
-        assert_eq!(judge("CREATE", valid, Value::Null), Outcome::Allowed { warnings: Vec::new() });
+        assert_eq!(
+            validate("CREATE", valid, Value::Null),
+            Outcome::Allowed { warnings: Vec::new() }
+        );
     }
 
     #[test]
     fn unchanged_spec_and_deletion_are_allowed() {
         let mut labeled = server(POLICY);
         labeled["metadata"]["labels"]["a"] = "b".into();
-        assert_eq!(judge("UPDATE", labeled, server(POLICY)), Outcome::Unjudged);
+        assert_eq!(validate("UPDATE", labeled, server(POLICY)), Outcome::Skipped);
         let mut deleted = server(POLICY);
         deleted["metadata"]["deletionTimestamp"] = "2027-01-01T00:00:00Z".into();
         let before = server("permit(principal, action, resource);");
-        assert_eq!(judge("UPDATE", deleted, before), Outcome::Unjudged);
-        assert_eq!(judge("DELETE", Value::Null, server(POLICY)), Outcome::Unjudged);
+        assert_eq!(validate("UPDATE", deleted, before), Outcome::Skipped);
+        assert_eq!(validate("DELETE", Value::Null, server(POLICY)), Outcome::Skipped);
     }
 
     #[test]
-    fn object_without_name_is_judged() {
+    fn object_without_name_is_validated() {
         let mut object = server(POLICY);
         object["metadata"] = json!({"generateName": "a-"});
-        assert!(matches!(judge("CREATE", object, Value::Null), Outcome::Denied { .. }));
+        assert!(matches!(validate("CREATE", object, Value::Null), Outcome::Denied { .. }));
     }
 
     #[test]
     fn values_are_not_repeated() {
         let mut object = server(POLICY);
         object["spec"]["replicas"] = "s3cr3t".into();
-        let outcome = judge("CREATE", object, Value::Null);
+        let outcome = validate("CREATE", object, Value::Null);
         let error = "spec.replicas: found a value that the schema does not allow".to_owned();
         assert_eq!(outcome, Outcome::Denied { errors: vec![error] });
     }

@@ -29,7 +29,7 @@ fn server(change: impl FnOnce(&mut Value)) -> VirtualMCPServer {
 }
 
 fn errors(server: &VirtualMCPServer) -> Vec<String> {
-    let errors = server.convert_alone(&ClusterDefaults::default(), &checks()).err();
+    let errors = server.convert_standalone(&ClusterDefaults::default(), &checks()).err();
     errors.unwrap_or_default().iter().map(ToString::to_string).collect()
 }
 
@@ -67,7 +67,7 @@ fn references_need_not_exist() {
             "aggregation": { "tools": [{ "workload": "b", "toolConfigRef": { "name": "absent" } }] },
         });
     });
-    let conversion = server.convert_alone(&ClusterDefaults::default(), &checks()).unwrap();
+    let conversion = server.convert_standalone(&ClusterDefaults::default(), &checks()).unwrap();
     assert_eq!(conversion.warnings, []);
     assert_eq!(conversion.left_out, []);
 }
@@ -118,7 +118,7 @@ fn warnings_are_those_of_the_server() {
         spec["config"] =
             json!({ "telemetry": { "endpoint": "https://c.example.com", "tracingEnabled": true } });
     });
-    let conversion = server.convert_alone(&ClusterDefaults::default(), &checks()).unwrap();
+    let conversion = server.convert_standalone(&ClusterDefaults::default(), &checks()).unwrap();
     let reasons: Vec<_> = conversion.warnings.iter().map(|warning| warning.reason).collect();
     assert_eq!(reasons, [WarningReason::InlineTelemetryDeprecated]);
 }
